@@ -118,7 +118,7 @@ def shown_in(cell: Cell) -> tuple[int, list[str]]:
     """Return how many of a cell's latencies are shown and not struck out, and all of them as printed."""
     columns = [column for column in COLUMNS if LATENCY.fullmatch(column.title)]
     texts = [column.text(cell) for column in columns]
-    return sum(column.stands(cell) and column.text(cell) != MISSING for column in columns), texts
+    return sum(cell.validity.stands and text != MISSING for text in texts), texts
 
 
 def beside_log(cell: Cell) -> list[tuple[bool, str]]:

@@ -238,7 +238,7 @@ def test_bare_locust_takes_gates_from_its_environment_and_exits_with_0_when_they
     states = {g["gate"]: "pass" if g["state"] == "undecided" else g["state"] for g in gates if not g["built_in"]}
     assert states == dict.fromkeys(wanted, state)
     assert code == (0 if state == "pass" else 1), said
-    host = frames.host(summary.parent)
+    host = frames.of_set(summary.parent, "host")
     inside = host[(host["second"] >= 0) & (host["second"] < 3)]
     assert (inside["client_rss_bytes"] > 20_000_000).all()
     assert len(inside) >= 1

@@ -32,7 +32,7 @@ def test_rows_are_put_on_the_runs_own_time_axis(tmp_path: Path) -> None:
     run_at(tmp_path, "later", FIRST_S + 500)
     done = attach_sar(tmp_path, DATA / "recorded.json", host="db-1")
     assert done == [Attached("one", "db-1", 3.0, 3.0)]
-    frame = frames.sar(tmp_path)
+    frame = frames.of_set(tmp_path, "sar")
     assert list(frame["second"]) == [-1.0, 0.0, 1.0]
     assert set(frame["host"]) == {"db-1"}
     assert set(frame["cell"]) == {"one"}
@@ -64,7 +64,7 @@ def test_two_hosts_are_kept_apart(tmp_path: Path) -> None:
     run_at(results, "one", FIRST_S)
     attach_sar(results, DATA / "recorded.json", host="client")
     attach_sar(results, DATA / "recorded.json", host="server")
-    assert list(frames.sar(results).groupby("host").size()) == [5, 5]
+    assert list(frames.of_set(results, "sar").groupby("host").size()) == [5, 5]
 
 
 def test_another_time_is_refused_with_both_times(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def sampled(columns: dict[str, str], **values: list[float]) -> pd.DataFrame:
 
 
 def by_case(results: Path) -> Figure:
-    figure = cases.by_case(load_cells(results), frames.usage(results))
+    figure = cases.by_case(load_cells(results), frames.of_set(results, "usage"))
     assert figure is not None
     return figure
 
@@ -91,7 +91,7 @@ def test_usage_is_of_whole_seconds_inside_the_measured_window(own_study: Path) -
     sampled(SERVER_COLUMNS, second=[0.5, 1.5], cpu_percent=[100, 200], rss_bytes=[5e6, 7e6]).to_parquet(
         own_study / "batch-25" / "server.parquet"
     )
-    found = frames.usage(own_study)
+    found = frames.of_set(own_study, "usage")
     assert list(found.columns) == ["cell", *frames.USAGE_COLUMNS]
     rows = found[found["cell"] == "batch-25"].set_index("who").drop(columns="cell")
     assert list(rows.loc["client"]) == [3, 30, 60, 3e6, 6e6]
@@ -99,7 +99,7 @@ def test_usage_is_of_whole_seconds_inside_the_measured_window(own_study: Path) -
 
 
 def test_a_run_whose_window_is_unknown_has_no_usage(mixed: Path) -> None:
-    found = frames.usage(mixed)
+    found = frames.of_set(mixed, "usage")
     assert "sqlite-wal" not in set(found["cell"])
     assert {"postgres-btree", "influxdb-native"} <= set(found["cell"])
 
@@ -108,7 +108,7 @@ def test_seconds_in_which_no_process_was_there_do_not_count(own_study: Path) -> 
     sampled(HOST_COLUMNS, second=[0, 1, 2], client_cpu_percent=[0, 40, 40], client_rss_bytes=[0, 8e6, 8e6]).to_parquet(
         own_study / "batch-25" / "host.parquet"
     )
-    rows = frames.usage(own_study).set_index(["cell", "who"])
+    rows = frames.of_set(own_study, "usage").set_index(["cell", "who"])
     assert rows.loc[("batch-25", "client"), "cpu_percent"] == 40
     assert rows.loc[("batch-25", "client"), "rss_bytes"] == 8e6
 
@@ -153,7 +153,7 @@ def test_times_are_the_summarys_median_average_and_p99_of_the_op_of_each_case(st
 
 def test_cpu_and_memory_have_the_units_of_their_titles(study: Path) -> None:
     found, cells = panels(by_case(study)), load_cells(study)
-    usage = frames.usage(study).set_index(["who", "cell"])
+    usage = frames.of_set(study, "usage").set_index(["who", "cell"])
     order = [(who, cell.name) for who in ("server", "client") for cell in cells]
     assert widths(found["CPU, cores"]) == pytest.approx(list(usage["cpu_percent"].loc[order] / 100))
     assert widths(found["Memory (RSS), bytes"]) == pytest.approx(list(usage["rss_bytes"].loc[order]))
@@ -282,4 +282,4 @@ def test_one_run_alone_has_no_figure_by_case(single: Path) -> None:
 
 def test_nothing_measured_gives_no_figure(mixed: Path) -> None:
     interrupted = load_cells(mixed)[-1:]
-    assert cases.by_case(interrupted, frames.usage(mixed).iloc[:0]) is None
+    assert cases.by_case(interrupted, frames.of_set(mixed, "usage").iloc[:0]) is None

@@ -42,7 +42,7 @@ def test_the_library_is_carried_unmodified_with_its_licence(name: str):
 
 
 def data_of(cell: Cell) -> dict[str, Any]:
-    ops = frames.whole_seconds(cell, frames.ops_of(cell))
+    ops = frames.whole_seconds(cell, frames.of_run(cell, "ops"))
     found = charts.embedded(cell, [plots.throughput(cell, ops), plots.latency_over_time(cell, ops)])
     assert found is not None
     return dict(json.loads(found))
@@ -58,7 +58,7 @@ def test_lines_are_those_of_the_frames_and_heat_maps_count_every_op(mixed: Path)
         "write", "double-groupby-1", "lastpoint",
     ]  # fmt: skip
     assert found["span"] == [-2, 7]
-    ops = frames.whole_seconds(cell, frames.ops_of(cell)).set_index(["op", "second"])
+    ops = frames.whole_seconds(cell, frames.of_run(cell, "ops")).set_index(["op", "second"])
     highest = next(line for line in panels["lastpoint"]["lines"] if line["label"] == "max")
     assert found["xs"][highest["x"]] == list(range(-2, 8))
     assert highest["y"] == pytest.approx(list(ops.loc["lastpoint"]["response_max_ns"]), rel=1e-3)

@@ -11,9 +11,9 @@ from rich.console import Console
 
 from tsbench.report.answer import answer_of
 from tsbench.report.cells import ResultSet
+from tsbench.report.console import print_summary
 from tsbench.report.export import Exports
 from tsbench.report.html import write_report
-from tsbench.report.table import print_summary
 from tsbench.results.json_files import parsed
 from tsbench.results.summary import SetSummary
 

@@ -46,7 +46,7 @@ def test_a_folded_table_has_the_total_first_and_then_the_phases_in_order(results
         ["measured window", "30.0 s", "25%"],
         ["writes and answers checked", "30.0 s", "25%"],
     ]
-    assert frames.durations(results).to_dict("list") == {
+    assert frames.of_set(results, "durations").to_dict("list") == {
         "cell": [SMALL.cell] * 3,
         "phase": ["load", "measured window", "check"],
         "duration_s": [60.0, 30.0, 30.0],
@@ -55,7 +55,7 @@ def test_a_folded_table_has_the_total_first_and_then_the_phases_in_order(results
 
 def test_a_run_without_durations_is_shown(results: Path):
     assert "How long it took" not in text_of_page(results)
-    found = frames.durations(results)
+    found = frames.of_set(results, "durations")
     assert (list(found.columns), len(found)) == (["cell", "phase", "duration_s"], 0)
 
 

@@ -60,7 +60,7 @@ def test_logs_and_distributions_are_those_of_the_reference_implementation(mixed:
     from hdrh.log import HistogramLogReader
 
     files = exported(mixed, tmp_path / "x", "hlog", "hgrm")
-    ops = frames.ops_of(load_cells(mixed)[0])
+    ops = frames.of_run(load_cells(mixed)[0], "ops")
     reader = HistogramLogReader(str(files["postgres-btree.hlog"]), HdrHistogram(1, 3_600_000_000_000, 3))
     whole = HdrHistogram(1, 3_600_000_000_000, 3)
     measured_s = 1_763_632_800

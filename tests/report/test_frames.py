@@ -41,16 +41,16 @@ def test_a_run_that_broke_off_is_never_valid_and_says_why(mixed: Path):
 
 def test_frames_over_time_have_the_columns_of_the_file_format(mixed: Path):
     for frame, columns in (
-        (frames.ops(mixed), OPS_COLUMNS),
-        (frames.host(mixed), HOST_COLUMNS),
-        (frames.server(mixed), SERVER_COLUMNS),
+        (frames.of_set(mixed, "ops"), OPS_COLUMNS),
+        (frames.of_set(mixed, "host"), HOST_COLUMNS),
+        (frames.of_set(mixed, "server"), SERVER_COLUMNS),
     ):
         assert list(frame.columns) == ["cell", *columns]
         assert len(frame)
 
 
 def test_the_spectrum_merged_from_the_logs_equals_the_summary(mixed: Path):
-    latency = frames.latency(mixed).set_index(["cell", "kind", "op", "time", "percentile"])["value_ns"]
+    latency = frames.of_set(mixed, "latency").set_index(["cell", "kind", "op", "time", "percentile"])["value_ns"]
     cell = load_cells(mixed)[0]
     assert cell.summary.measured is not None
     for op, content in cell.summary.measured.ops.items():
@@ -64,7 +64,7 @@ def test_the_spectrum_merged_from_the_logs_equals_the_summary(mixed: Path):
 
 
 def test_warm_up_is_not_in_the_spectrum(mixed: Path):
-    latency = frames.latency(mixed)
+    latency = frames.of_set(mixed, "latency")
     of_write = latency[(latency["cell"] == "postgres-brin") & (latency["op"] == "write")]
     measured = load_cells(mixed)[1].summary.measured
     assert measured is not None
@@ -72,7 +72,7 @@ def test_warm_up_is_not_in_the_spectrum(mixed: Path):
 
 
 def test_a_run_whose_window_is_unknown_has_no_spectrum(mixed: Path):
-    assert "sqlite-wal" not in set(frames.latency(mixed)["cell"])
+    assert "sqlite-wal" not in set(frames.of_set(mixed, "latency")["cell"])
 
 
 def test_the_spectrum_has_the_ticks_of_hdrhistogram():
@@ -86,7 +86,7 @@ def test_the_spectrum_has_the_ticks_of_hdrhistogram():
 
 
 def test_a_second_far_above_the_usual_is_a_stall(mixed: Path):
-    found = frames.stalls(frames.ops(mixed))
+    found = frames.stalls(frames.of_set(mixed, "ops"))
     first = found.iloc[0]
     assert (first["cell"], first["op"], first["start_s"], first["length_s"]) == ("postgres-btree", "write", 5, 1)
     assert first["factor"] > 10
@@ -126,10 +126,10 @@ def test_a_damaged_file_is_named_with_its_cure(mixed: Path, tmp_path: Path):
     shutil.copytree(mixed, copy)
     (copy / "postgres-btree" / "ops.parquet").write_bytes(b"PAR1 not really")
     with pytest.raises(UserMistake, match=r"ops\.parquet is damaged.*--resume"):
-        frames.ops(copy)
+        frames.of_set(copy, "ops")
     (copy / "postgres-btree" / "latency" / "worker-0.hlog").write_text("Tag=write|service,1,1,1,xx\n")
     with pytest.raises(UserMistake, match=r"worker-0\.hlog:1: damaged"):
-        frames.latency(copy)
+        frames.of_set(copy, "latency")
 
 
 def test_a_column_with_nulls_stays_readable(mixed: Path, tmp_path: Path):
@@ -138,13 +138,13 @@ def test_a_column_with_nulls_stays_readable(mixed: Path, tmp_path: Path):
     server = pd.read_parquet(copy / "server.parquet").astype({"rss_bytes": "Int64"})
     server.loc[0, "rss_bytes"] = None
     server.to_parquet(copy / "server.parquet")
-    assert frames.server(copy)["rss_bytes"].isna().sum() == 1
+    assert frames.of_set(copy, "server")["rss_bytes"].isna().sum() == 1
 
 
 def test_runs_that_left_no_files_give_empty_typed_frames(mixed: Path, tmp_path: Path):
     (tmp_path / "x.partial").mkdir()
     shutil.copyfile(mixed / "sqlite-wal.partial" / "spec.json", tmp_path / "x.partial" / "spec.json")
-    for frame in (frames.ops(tmp_path), frames.host(tmp_path), frames.server(tmp_path), frames.latency(tmp_path)):
+    for frame in (frames.of_set(tmp_path, name) for name in ("ops", "host", "server", "latency")):
         assert frame.empty
         assert frame.columns[0] == "cell"
     assert frames.runs(tmp_path).loc[0, "state"] == "interrupted"
@@ -159,6 +159,6 @@ def test_ops_of_an_earlier_format_had_no_writes_refused_in_part(tmp_path: Path, 
     copy = shutil.copytree(mixed, tmp_path / "old")
     for path in copy.glob("*/ops.parquet"):
         pd.read_parquet(path).drop(columns="partial").to_parquet(path)
-    found = frames.ops(copy)
-    assert len(found) == len(frames.ops(mixed)) > 0
+    found = frames.of_set(copy, "ops")
+    assert len(found) == len(frames.of_set(mixed, "ops")) > 0
     assert found["partial"].tolist() == [0] * len(found)

@@ -15,11 +15,11 @@ from tsbench.measure.statistics import Interval
 from tsbench.report import head_plots, markdown
 from tsbench.report.answer import answer, answer_of
 from tsbench.report.cells import ResultSet, load_cells
+from tsbench.report.console import print_summary
 from tsbench.report.export import Exports
 from tsbench.report.head import head_of
 from tsbench.report.manifest import DURATIONS, SIZES, TIMES, compared
 from tsbench.report.sides import Side, Sides, sides_of
-from tsbench.report.table import print_summary
 from tsbench.report.tables import Mark
 from tsbench.results.summary import GateResult
 from tsbench.scenario.spec import RunSpec

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from tests.report.synthetic import Shape, make_results
 from tsbench.report.cells import Cell, load_cells
 from tsbench.report.metrics import MISSING
-from tsbench.report.tables import Rows, boxes
+from tsbench.report.run_tables import boxes
 from tsbench.results.figures import PlanFigures
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tsbench.report.tables import Rows
 
 
 def test_what_a_database_does_not_tell_of_a_plan_is_named_and_errors_stand_in_its_place(tmp_path: Path) -> None:

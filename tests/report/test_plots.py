@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from tests.report.conftest import SMALL
 from tests.report.synthetic import Shape, make_results
 from tsbench.measure.hist import Histogram
-from tsbench.report import cases, compare, frames, plots, style
+from tsbench.report import cases, frames, plots, set_plots, style
 from tsbench.report.cells import load_cells
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def texts(figure: Figure) -> list[str]:
 
 def test_throughput_shows_warm_up_what_was_due_and_what_was_done(mixed: Path):
     cell = load_cells(mixed)[0]
-    ops = frames.ops_of(cell)
+    ops = frames.of_run(cell, "ops")
     figure = plots.throughput(cell, ops)
     assert {"writes", "queries", "writes due", "queries due", "warm-up"} <= set(texts(figure))
     done = ops[(ops["op"] == "write")].sort_values("second")["done"].to_numpy()
@@ -40,7 +40,7 @@ def test_throughput_shows_warm_up_what_was_due_and_what_was_done(mixed: Path):
 
 def test_latency_over_time_has_a_panel_per_op_and_marks_the_stall(mixed: Path):
     cell = load_cells(mixed)[0]
-    figure = plots.latency_over_time(cell, frames.ops_of(cell))
+    figure = plots.latency_over_time(cell, frames.of_run(cell, "ops"))
     assert figure.axes[0].get_title(loc="left") == "write"
     assert [axes.get_visible() for axes in figure.axes] == [True, True, True, False]
     marked = [line for line in figure.axes[0].lines if str(line.get_label()).startswith("stall")]
@@ -50,7 +50,7 @@ def test_latency_over_time_has_a_panel_per_op_and_marks_the_stall(mixed: Path):
 
 def test_seconds_without_ops_are_gaps_in_latency_and_zero_in_throughput(mixed: Path):
     cell = load_cells(mixed)[0]
-    ops = frames.ops_of(cell)
+    ops = frames.of_run(cell, "ops")
     ops = ops[ops["second"] != 3]
     latency = {line.get_label(): line for line in plots.latency_over_time(cell, ops).axes[0].lines}["median"]
     assert np.isnan(np.asarray(latency.get_ydata(), dtype=float)[list(np.asarray(latency.get_xdata())).index(3)])
@@ -60,7 +60,7 @@ def test_seconds_without_ops_are_gaps_in_latency_and_zero_in_throughput(mixed: P
 
 def test_a_second_between_two_gaps_is_a_dot(mixed: Path):
     cell = load_cells(mixed)[0]
-    ops = frames.ops_of(cell).assign(count=100)  # enough for a p99
+    ops = frames.of_run(cell, "ops").assign(count=100)  # enough for a p99
     for gaps, marker in (((3,), "None"), ((3, 5), ".")):
         rest = ops[~ops["second"].isin(gaps)]
         latency = {line.get_label(): line for line in plots.latency_over_time(cell, rest).axes[0].lines}
@@ -77,12 +77,12 @@ def test_a_percentile_line_ends_at_the_slowest_op_and_claims_no_more_nines_than_
 
 def test_closed_loops_are_titled_service_time(single: Path):
     cell = load_cells(single)[0]
-    assert "Queries: service time" in texts(plots.latency_by_percentile(cell, frames.latency_of(cell)))
+    assert "Queries: service time" in texts(plots.latency_by_percentile(cell, frames.of_run(cell, "latency")))
 
 
 def test_comparisons_say_which_way_is_better_and_mark_runs_that_are_not_valid(mixed: Path):
     cells = load_cells(mixed)
-    figure = compare.rates(cells)
+    figure = set_plots.rates(cells)
     assert figure is not None
     assert {"higher is better", "lower is better"} <= set(texts(figure))
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
@@ -114,31 +114,31 @@ def doubtful(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_figures_that_tables_strike_out_are_marked_in_every_plot_and_in_its_legend(doubtful: Path):
     limited, invalid, valid = load_cells(doubtful)
     for cell, panels, parts in ((limited, 0, 0), (invalid, 2, 3), (valid, 0, 0)):
-        ops, latency = frames.ops_of(cell).assign(count=100), frames.latency_of(cell)
+        ops, latency = frames.of_run(cell, "ops").assign(count=100), frames.of_run(cell, "latency")
         assert sum(bool(count) for count in struck_of(plots.throughput(cell, ops))) == panels
         seconds = ops["second"].nunique()
         assert struck_of(plots.latency_over_time(cell, ops))[:3] == [parts * seconds] * 3
         struck = struck_of(plots.latency_by_percentile(cell, latency))
         assert [bool(count) for count in struck] == [bool(parts)] * 2
     for cell, shown in ((limited, True), (valid, False)):  # the area of the client's part
-        areas = plots.latency_by_percentile(cell, frames.latency_of(cell)).axes[0].collections
+        areas = plots.latency_by_percentile(cell, frames.of_run(cell, "latency")).axes[0].collections
         assert any(len(area.get_paths()) for area in areas) == shown
     cells = [limited, invalid, valid]
-    assert struck_of(compare.latencies(cells)) == [3] * 2
-    assert all(struck_of(compare.percentiles(cells, frames.latency(doubtful))))
-    assert all(struck_of(compare.over_time(cells, frames.ops(doubtful))))
-    case = struck_of(cases.by_case(cells, frames.usage(doubtful)))
+    assert struck_of(set_plots.latencies(cells)) == [3] * 2
+    assert all(struck_of(set_plots.percentiles(cells, frames.of_set(doubtful, "latency"))))
+    assert all(struck_of(set_plots.over_time(cells, frames.of_set(doubtful, "ops"))))
+    case = struck_of(cases.by_case(cells, frames.of_set(doubtful, "usage")))
     assert case[:3] == [3] * 3
-    rates = compare.rates(cells)
+    rates = set_plots.rates(cells)
     assert rates is not None
     assert style.STRUCK in texts(rates)
-    clean = compare.rates([limited, valid])
+    clean = set_plots.rates([limited, valid])
     assert clean is not None
     assert style.STRUCK not in texts(clean)
 
 
 def test_a_line_that_is_struck_out_keeps_its_label(doubtful: Path):
-    figure = compare.over_time(load_cells(doubtful), frames.ops(doubtful))
+    figure = set_plots.over_time(load_cells(doubtful), frames.of_set(doubtful, "ops"))
     assert figure is not None
     assert {"a (inconclusive)", "b (invalid)", "c", style.STRUCK} <= set(texts(figure))
 
@@ -146,7 +146,10 @@ def test_a_line_that_is_struck_out_keeps_its_label(doubtful: Path):
 def test_a_cell_has_the_same_colour_in_every_comparison(mixed: Path):
     cells = load_cells(mixed)
     looks = style.lines_of([cell.name for cell in cells])
-    time, percentiles = compare.over_time(cells, frames.ops(mixed)), compare.percentiles(cells, frames.latency(mixed))
+    time, percentiles = (
+        set_plots.over_time(cells, frames.of_set(mixed, "ops")),
+        set_plots.percentiles(cells, frames.of_set(mixed, "latency")),
+    )
     for figure in (time, percentiles):
         assert figure is not None
         for line in (line for line in figure.axes[0].lines if line.get_label() != style.STRUCK):
@@ -161,7 +164,7 @@ def test_twenty_eight_cells_look_different():
 
 def test_size_on_disk_stacks_to_the_total(mixed: Path):
     cells = load_cells(mixed)
-    figure = compare.size_on_disk(cells)
+    figure = set_plots.size_on_disk(cells)
     assert figure is not None
     widths = [bar.get_width() for bar in figure.axes[0].patches if isinstance(bar, Rectangle)]
     assert cells[0].summary.size is not None
@@ -170,17 +173,17 @@ def test_size_on_disk_stacks_to_the_total(mixed: Path):
 
 def test_nothing_to_compare_gives_no_figure(mixed: Path):
     interrupted = load_cells(mixed)[-1:]
-    assert compare.rates(interrupted) is None
-    assert compare.latencies(interrupted) is None
-    assert compare.size_on_disk(interrupted) is None
-    assert compare.over_time(interrupted, frames.ops_of(interrupted[0])) is None
-    assert compare.percentiles(interrupted, frames.latency_of(interrupted[0])) is None
+    assert set_plots.rates(interrupted) is None
+    assert set_plots.latencies(interrupted) is None
+    assert set_plots.size_on_disk(interrupted) is None
+    assert set_plots.over_time(interrupted, frames.of_run(interrupted[0], "ops")) is None
+    assert set_plots.percentiles(interrupted, frames.of_run(interrupted[0], "latency")) is None
 
 
 def test_drawing_leaves_settings_and_pyplot_alone(mixed: Path):
     before = dict(mpl.rcParams)
     cell = load_cells(mixed)[0]
-    style.embed(plots.resources(frames.host_of(cell), frames.server_of(cell)), name="x", alt="x")
+    style.embed(plots.resources(frames.of_run(cell, "host"), frames.of_run(cell, "server")), name="x", alt="x")
     assert dict(mpl.rcParams) == before
 
 
@@ -191,7 +194,7 @@ def test_no_figure_is_made_through_pyplot():
 
 def test_figures_are_text_in_the_pages_colours_and_heavy_ones_are_pictures(mixed: Path):
     cell = load_cells(mixed)[0]
-    ops = frames.ops_of(cell)
+    ops = frames.of_run(cell, "ops")
     svg = style.embed(plots.throughput(cell, ops), name="a", alt='<"x">')
     assert "Ops per second</text>" in svg
     assert "currentColor" in svg

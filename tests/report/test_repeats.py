@@ -10,11 +10,11 @@ from tests.report.synthetic import make_results, rounds
 from tests.report.test_comparison import make_run, make_set
 from tsbench.report import frames
 from tsbench.report.cells import ResultSet, load_cells
+from tsbench.report.drawings import middle_cell, middle_rows
 from tsbench.report.html import write_report
 from tsbench.report.markdown import document
-from tsbench.report.repeats import middle_cell, middle_rows, repeats_table
 from tsbench.report.sides import sides_of
-from tsbench.report.tables import summary_table
+from tsbench.report.tables import repeats_table, summary_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,7 @@ def test_plots_have_one_line_and_one_row_per_cell_with_the_medians_of_its_repeat
     for side in sides_of(found).sides:
         times = sorted(cell.summary.measured.write.service_ns["p99"] for cell in side.runs)  # type: ignore[union-attr]
         assert middle_cell(side).summary.measured.write.service_ns["p99"] == times[1]  # type: ignore[union-attr]
-        seconds = frames.concat([frames.ops_of(cell) for cell in side.runs])
+        seconds = frames.concat([frames.of_run(cell, "ops") for cell in side.runs])
         middle = middle_rows(side, "m", seconds, ("second", "op")).set_index(["second", "op"])
         counts = seconds[(seconds["second"] == 2) & (seconds["op"] == "write")]["count"]
         assert middle.loc[(2, "write"), "count"] == counts.median()

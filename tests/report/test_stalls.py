@@ -10,7 +10,7 @@ import pytest
 from tests.report.synthetic import Shape, make_results
 from tests.report.test_plots import texts
 from tsbench.collect.recording import write_rows
-from tsbench.report import frames, stall_plots
+from tsbench.report import frames, system_plots
 from tsbench.report.cells import load_cells
 from tsbench.report.html import write_report
 from tsbench.results.panels import Panel, read_panels, write_panels
@@ -75,7 +75,9 @@ def test_the_plot_has_rate_latency_and_the_counters_that_may_explain_a_stall_wit
     stalled: Path,
 ) -> None:
     (cell,) = load_cells(stalled)
-    figure = stall_plots.stalls(cell, frames.ops_of(cell), frames.counters_of(cell), read_panels(cell.run))
+    figure = system_plots.stalls(
+        cell, frames.of_run(cell, "ops"), frames.of_run(cell, "counters"), read_panels(cell.run)
+    )
     assert figure is not None
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles[0] == "Points written per second"
@@ -91,7 +93,7 @@ def test_the_plot_has_rate_latency_and_the_counters_that_may_explain_a_stall_wit
 
 def test_a_run_without_stalls_has_no_such_plot(tmp_path: Path) -> None:
     (cell,) = load_cells(make_results(tmp_path / "results", [Shape()]))
-    assert stall_plots.stalls(cell, frames.ops_of(cell), frames.counters_of(cell), PANELS) is None
+    assert system_plots.stalls(cell, frames.of_run(cell, "ops"), frames.of_run(cell, "counters"), PANELS) is None
 
 
 def test_a_summary_whose_stalls_were_damaged_is_refused_with_the_place(stalled: Path) -> None:

@@ -122,7 +122,7 @@ def test_the_page_and_the_command_line_show_an_attached_file(
     page = (measured / "report.html").read_text(encoding="utf-8")
     assert "db-1: CPU by state" in page
     assert "Transactions" in page
-    assert list(frames.counters(measured)["value"]) == [0, 10, 20, 30]
+    assert list(frames.of_set(measured, "counters")["value"]) == [0, 10, 20, 30]
 
 
 @pytest.mark.usefixtures("unpainted")

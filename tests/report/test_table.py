@@ -12,10 +12,10 @@ from rich.console import Console
 
 from tests.targets.test_registry import imported_by
 from tsbench.report.cells import load_cells
+from tsbench.report.console import print_summary
 from tsbench.report.html import write_report
 from tsbench.report.metrics import COLUMNS, COMPARED, MISSING, load_text, used_columns
-from tsbench.report.table import print_summary
-from tsbench.report.tables import ops_table
+from tsbench.report.run_tables import ops_table
 
 from .synthetic import Shape, make_results
 
@@ -38,7 +38,7 @@ def test_the_summary_with_the_servers_cpu_time_needs_no_pandas(mixed: Path):
     cpu = "sides_of(load_cells(path)).sides[0].figures"
     program = (
         "from pathlib import Path\nfrom rich.console import Console\nfrom tsbench.report.cells import load_cells\n"
-        "from tsbench.report.sides import sides_of\nfrom tsbench.report.table import print_summary\n"
+        "from tsbench.report.sides import sides_of\nfrom tsbench.report.console import print_summary\n"
         f"path = Path({str(mixed)!r})\nprint_summary(Console(), path)\nassert 'server_cores' in {cpu}, {cpu}"
     )
     found = imported_by(program)

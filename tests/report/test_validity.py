@@ -11,9 +11,9 @@ from rich.console import Console
 
 from tsbench.report import frames, markdown
 from tsbench.report.cells import Cell, ResultSet, load_cells
+from tsbench.report.console import print_summary
 from tsbench.report.html import write_report
 from tsbench.report.metrics import COMPARED, MISSING
-from tsbench.report.table import print_summary
 from tsbench.results.summary import GateResult, Knee
 
 from .synthetic import ALIVE, Shape, make_results

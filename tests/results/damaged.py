@@ -384,10 +384,8 @@ def read_all(made: Path, out: Path) -> int:
     )
     spec = Scenario.load(made.parent.parent / "tiny.toml").expand()[0]
     read: list[Callable[[], object]] = [
-        *(
-            lambda of=of: of(made)
-            for of in (frames.runs, frames.ops, frames.latency, frames.counters, frames.sar, frames.usage)
-        ),
+        lambda: frames.runs(made),
+        *(lambda of=of: frames.of_set(made, of) for of in ("ops", "latency", "counters", "sar", "usage")),
         lambda: [lines(compare(side, side)) for side in sides_at(made) if side.runs],
         lambda: leftovers(made),
         lambda: [run.status() for run in find_runs(made)],
@@ -468,9 +466,9 @@ def warm() -> None:
 
     import tsbench.cli.main
     import tsbench.collect.recording
+    import tsbench.report.console
     import tsbench.report.export
     import tsbench.report.html
-    import tsbench.report.table
     import tsbench.run.cleanup
     import tsbench.study.campaign  # noqa: F401
 

@@ -47,9 +47,9 @@ def report(
     """Write report.html of result sets again, and print their tables; also of the sets of a series."""
     expect_packages()
     from tsbench.collect.recording import attach_sar as attach
+    from tsbench.report.console import print_summary
     from tsbench.report.export import Exports
     from tsbench.report.html import write_report
-    from tsbench.report.table import print_summary
     from tsbench.results.manifest import check_world
     from tsbench.results.rundir import find_runs, sets_in
     from tsbench.workload import WORLD_VERSION

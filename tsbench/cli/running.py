@@ -174,7 +174,7 @@ class _Run:
 
     def _interrupted(self, results: Path, place: Path) -> int:
         """Print what was measured and the command that goes on in `place`, and return the exit code."""
-        from tsbench.report.table import print_summary
+        from tsbench.report.console import print_summary
 
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would add a second line
         with suppress(Broken, UserMistake, OSError):  # no run has figures yet, or the summary was being written
@@ -238,7 +238,7 @@ def _stay(ran: Ran, code: int, stay: Stay) -> int:
 
 def _show(ran: Ran, *, with_report: bool) -> int:
     """Print the figures of a finished result set, and return the exit code."""
-    from tsbench.report.table import print_summary
+    from tsbench.report.console import print_summary
 
     print_summary(stdout, ran.results)
     lacks = lacking()

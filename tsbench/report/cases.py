@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from tsbench.report import compare, frames, style
+from tsbench.report import frames, set_plots, style
 from tsbench.report.metrics import believable, time_label
-from tsbench.report.plots import BLUE, GREY, MOST_OPS, ORANGE, PINK
-from tsbench.report.style import INK, styled
+from tsbench.report.plots import MOST_OPS
+from tsbench.report.style import BLUE, GREY, INK, ORANGE, PINK, styled
 from tsbench.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -46,13 +46,7 @@ def by_case(cells: Sequence[Cell], usage: pd.DataFrame) -> Figure | None:
     All figures are of the measured window. Times (ns, logarithmic) are median, average and 99th percentile, in one
     panel for all writes (queries) if no run has two such ops, else in a panel per op. CPU (cores) and memory (bytes)
     are averages, with a line to the highest second. A figure that no run has gets no panel, and a note below says why.
-
-    Parameters
-    ----------
-    cells
-        The runs, from top to bottom.
-    usage
-        Their `frames.usage`.
+    `usage` is the frame of that name.
     """
     ops, left_out = _op_panels(cells)
     watched = [who for who in WHO if (usage["who"] == who).any()]
@@ -63,14 +57,14 @@ def by_case(cells: Sequence[Cell], usage: pd.DataFrame) -> Figure | None:
         return None
     columns = 2 if len(drawn) == 4 else min(3, len(drawn))
     rows = -(-len(drawn) // columns)
-    height = compare.height_of(cells) + 0.3
+    height = set_plots.height_of(cells) + 0.3
     figure, axes = style.panels(rows, columns, height=height, used=len(drawn), sharey=True)
     for draw, panel in zip(drawn, axes, strict=True):
         draw(panel)
-        compare.cell_axis(panel, cells)
+        set_plots.cell_axis(panel, cells)
     keys = [
-        *(compare.mark_keys(TIMES.values()) if ops else []),
-        *(compare.struck_keys(cells) if ops else []),
+        *(set_plots.mark_keys(TIMES.values()) if ops else []),
+        *(set_plots.struck_keys(cells) if ops else []),
         *(Patch(label=WHO[who][0], color=WHO[who][1]) for who in watched),
         *([Line2D([], [], color=INK, linewidth=1, label="to its highest second")] if watched else []),
     ]
@@ -84,9 +78,8 @@ def by_case(cells: Sequence[Cell], usage: pd.DataFrame) -> Figure | None:
 def _op_panels(cells: Sequence[Cell]) -> tuple[list[tuple[str, list[str]]], int]:
     """Return each panel's title with every run's op in it (or ""), and the number of panels that were left out."""
     found: list[tuple[str, list[str]]] = []
-    ops_of = [list(cell.summary.measured.ops) if cell.summary.measured else [] for cell in cells]
-    for kind, title in compare.KINDS.items():
-        of = [[op for op in ops if frames.kind_of(c, op) == kind] for c, ops in zip(cells, ops_of, strict=True)]
+    for kind, title in set_plots.KINDS.items():
+        of = [[op for op in cell.ops if frames.kind_of(cell, op) == kind] for cell in cells]
         names = list(dict.fromkeys(op for ops in of for op in ops))
         if (
             len(names) > 1 and max(map(len, of)) == 1
@@ -103,19 +96,18 @@ def _op_panels(cells: Sequence[Cell]) -> tuple[list[tuple[str, list[str]]], int]
 
 
 def _time(cell: Cell, op: str, part: str) -> float | None:
-    of = cell.summary.measured.ops.get(op) if cell.summary.measured else None
-    found = believable(of, cell.time, part) if of is not None else None
+    found = believable(cell.ops[op], cell.time, part) if op in cell.ops else None
     return None if found is None else float(found.most_ns)
 
 
 def _times(panel: Axes, cells: Sequence[Cell], title: str, ops: Sequence[str]) -> None:
     for place, (cell, op) in enumerate(zip(cells, ops, strict=True)):
         values = [_time(cell, op, part) for part in TIMES]
-        compare.draw_span(panel, cell, place, values, list(TIMES.values()), GREY)
+        set_plots.draw_span(panel, cell, place, values, list(TIMES.values()), GREY)
         if op:
-            compare.draw_struck(panel, cell, place, dict(zip(TIMES, values, strict=True)))
+            set_plots.draw_struck(panel, cell, place, dict(zip(TIMES, values, strict=True)))
     label = textwrap.fill(f"{time_label(cells)}, lower is better", 38)
-    panel.set(title=compare.shorten(title, _WIDEST), xlabel=label)
+    panel.set(title=set_plots.shorten(title, _WIDEST), xlabel=label)
     style.duration_axis(panel, "x")
 
 
@@ -145,8 +137,8 @@ def _used(
         above = (rows["highest"] - rows["mean"]).fillna(0)
         look: dict[str, Any] = {"xerr": [above * 0, above], "error_kw": {"ecolor": INK, "elinewidth": 1}}
         shift = (number - (len(watched) - 1) / 2) * height
-        compare.draw_bars(panel, cells, means, form, shift=shift, height=height * 0.9, colour=WHO[who][1], **look)
-    panel.set_xlim(0, float(used["highest"].max()) * compare.ROOM or 1)
+        set_plots.draw_bars(panel, cells, means, form, shift=shift, height=height * 0.9, colour=WHO[who][1], **look)
+    panel.set_xlim(0, float(used["highest"].max()) * set_plots.ROOM or 1)
 
 
 def _notes(cells: Sequence[Cell], usage: pd.DataFrame, watched: Sequence[str], left_out: int) -> list[str]:

@@ -18,9 +18,10 @@ from tsbench.results.rundir import COMPLETE, SERVER_DIED, RunDir, Status, find_r
 from tsbench.results.summary import GateResult, SetSummary, Summary, Validity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from tsbench.results.figures import OpFigures
 
 ROUND = "round"
 """Label of a run with the number of its round."""
@@ -84,6 +85,11 @@ class Cell:
     def unrepeated(self) -> str:
         """Id of its cell without the round, which repeats share."""
         return _ROUND.sub("", self.run.cell_id)
+
+    @property
+    def ops(self) -> Mapping[str, OpFigures]:
+        """Figures of each op in the measured window, by name."""
+        return self.summary.measured.ops if self.summary.measured else {}
 
     @property
     def window(self) -> tuple[float, float] | None:
@@ -181,6 +187,14 @@ def load_cells(results: Path) -> list[Cell]:
         cells.append(_load(run, run.path.name if taken else run.cell_id))
     place = {cell.cell: number for number, cell in enumerate(_of_set(results).cells)}
     return sorted(cells, key=lambda cell: (place.get(cell.run.cell_id, len(place)), cell.name))
+
+
+def by_cell(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
+    """Return runs by the id of their cell without the round: those of a repeated cell are together."""
+    found: dict[str, list[Cell]] = {}
+    for cell in cells:
+        found.setdefault(cell.unrepeated, []).append(cell)
+    return found
 
 
 def _of_set(results: Path) -> SetSummary:

@@ -20,7 +20,7 @@ from matplotlib.colors import to_hex
 
 from tsbench.measure.hist import Histogram, lowest_of, scan_log
 from tsbench.report import frames, style
-from tsbench.report.style import INK, PALETTE
+from tsbench.report.style import BLUE, GREEN, INK
 from tsbench.results.reading import files_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ MOST_POINTS = 720
 """Maximum number of points of a line; of longer runs each point stands for several seconds."""
 STEPS = 10
 """Rows of a heat map per power of ten of the latency."""
-_COLOURS = {"write": PALETTE[0], "query": PALETTE[2]}
+_COLOURS = {"write": BLUE, "query": GREEN}
 _TITLES = {"write": "Writes", "query": "Queries"}
 _PIXELS = 1.3  # width of a line for one of 1 pt
 

@@ -25,7 +25,7 @@ from tsbench.measure.statistics import (
     rank_test,
     runs_needed,
 )
-from tsbench.report.cells import load_cells
+from tsbench.report.cells import by_cell, load_cells
 from tsbench.report.manifest import flatten
 from tsbench.report.metrics import MISSING, believable
 from tsbench.report.sides import Side, counting
@@ -120,9 +120,7 @@ def sides_at(place: Path) -> list[Side]:
         not place.exists() and (place.parent / "scenario.toml").exists()
     ):  # a repeated cell by its name without the round
         place, name = place.parent, place.name
-    grouped: dict[str, list[Cell]] = {}
-    for cell in load_cells(place):
-        grouped.setdefault(cell.unrepeated, []).append(cell)
+    grouped = by_cell(load_cells(place))
     if name and name not in grouped:
         raise UserMistake(f"{place / name}: no such cell; {place} has {listed(sorted(grouped))}")
     return [side_of(key, of) for key, of in grouped.items() if not name or key == name]

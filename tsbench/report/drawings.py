@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from statistics import median
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tsbench.errors import UserMistake
-from tsbench.report import cases, compare, frames, plots, stall_plots, style, system_plots
-from tsbench.report.repeats import middle_cell, middle_rows
+from tsbench.report import cases, frames, plots, set_plots, style, system_plots
 from tsbench.results.panels import read_panels
 from tsbench.results.reading import files_of
 from tsbench.results.rundir import OPS_COLUMNS
+from tsbench.results.summary import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,12 +53,11 @@ def read(cell: Cell, damaged: list[str]) -> Data:
     notes = cell.manifest.warnings if cell.manifest else ()
 
     def parsed(name: str) -> pd.DataFrame:
-        of, columns = frames.OF_RUN[name]
         try:
-            return of(cell)
+            return frames.of_run(cell, name)
         except UserMistake as mistake:  # the page shows the note instead of the plot
             lines.append(str(mistake))
-            return frames.concat([], columns)
+            return frames.concat([], frames.COLUMNS[name])
 
     if not cell.window and files_of(cell.run / "latency", "*.hlog"):
         notes = (*notes, "Latencies by percentile are missing: the run ended before it recorded its measured window.")
@@ -104,12 +104,46 @@ def of_all(sides: Sequence[Side], data: Mapping[str, Data], wanted: Wanted = eve
     )
     plotted: dict[str, tuple[Callable[[], Figure | None], str]] = {
         "cases": (partial(cases.by_case, cells, usage), "Times per op, CPU and memory of every run, side by side"),
-        "percentiles": (partial(compare.percentiles, cells, latency), "Latency by percentile, a line per run"),
-        "time": (partial(compare.over_time, cells, ops), "Points and queries per second over time, a line per run"),
-        "size": (partial(compare.size_on_disk, cells), "Size on disk of every run by part"),
+        "percentiles": (partial(set_plots.percentiles, cells, latency), "Latency by percentile, a line per run"),
+        "time": (
+            partial(set_plots.over_time, cells, ops),
+            "Points and queries per second over time, a line per run",
+        ),
+        "size": (partial(set_plots.size_on_disk, cells), "Size on disk of every run by part"),
     }
     drawn = ((name, plot(), alt) for name, (plot, alt) in plotted.items() if wanted(name))
     return {name: (figure, alt) for name, figure, alt in drawn if figure is not None}
+
+
+def middle_cell(side: Side) -> Cell:
+    """Return a run with the medians of a side's runs as its figures, and the side's name; of one run that run."""
+    if len(side.runs) < 2:
+        return side.runs[0]
+    figures = _middle([cell.summary.model_dump(by_alias=True) for cell in side.runs])
+    summary = Summary.model_validate(figures).model_copy(update={"validity": side.runs[0].summary.validity})
+    return replace(side.runs[0], name=f"{side.name} ({len(side.runs)} runs)", summary=summary)
+
+
+def _middle(parts: Sequence[Any]) -> Any:
+    """Return a structure like these: of numbers the median, of anything else the first."""
+    first = parts[0]
+    if isinstance(first, dict):
+        shared = [key for key in first if all(isinstance(part, dict) and key in part for part in parts)]
+        return {key: _middle([part[key] for part in parts]) for key in shared}
+    numbers = [part for part in parts if isinstance(part, int | float) and not isinstance(part, bool)]
+    if len(numbers) < len(parts):
+        return first
+    middle = median(numbers)
+    return round(middle) if isinstance(first, int) else middle
+
+
+def middle_rows(side: Side, name: str, frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Return the medians of the rows of a side's runs that agree in the columns `by`, as those of the run `name`."""
+    rows = frame[frame["cell"].isin([cell.name for cell in side.runs])]
+    if len(side.runs) < 2 or rows.empty:
+        return rows
+    found = rows.groupby([*by], as_index=False, sort=False).median(numeric_only=True)
+    return found.assign(cell=name)[[*frame.columns]]
 
 
 def of_run(cell: Cell, data: Data, wanted: Wanted = every) -> Drawn:
@@ -125,7 +159,7 @@ def of_run(cell: Cell, data: Data, wanted: Wanted = every) -> Drawn:
     if not data.ops.empty:
         draw("throughput", "throughput over time", partial(plots.throughput, cell, data.ops))
         draw("latency", "latency over time", partial(plots.latency_over_time, cell, data.ops))
-        stalled = partial(stall_plots.stalls, cell, data.ops, data.counters, data.panels)
+        stalled = partial(system_plots.stalls, cell, data.ops, data.counters, data.panels)
         draw("stalls", "rate, latency and the server's counters over time, stalls shaded", stalled)
     if not data.latency.empty:
         draw("percentiles", "latency by percentile", partial(plots.latency_by_percentile, cell, data.latency))

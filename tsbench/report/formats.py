@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -97,7 +98,7 @@ class Export:
     def _tables(self, form: str) -> None:
         results = Results(tuple(self.sets))
         found = {name: getattr(results, name) for name in ("runs", "ops", "seconds", "histograms")}
-        found |= {name: tabled(self.sets, frames.OF_RUN[name][0]) for name in TABLES}
+        found |= {name: tabled(self.sets, partial(frames.of_run, name=name)) for name in TABLES}
         for name, frame in found.items():
             if frame.empty:
                 continue

@@ -1,22 +1,16 @@
 """Result sets as pandas frames, for notebooks and for the report itself.
 
-Every function takes the directory of a result set, or of one run, and returns a frame whose first column is `cell`:
+`of_set` takes the directory of a result set, or of one run, and returns a frame whose first column is `cell`:
 
 >>> from pathlib import Path
 >>> from tsbench.report import frames
 >>> results = Path("results/20261120-101500-quickstart")
->>> frames.runs(results)     # one row per run: labels, validity, gates, every metric # doctest: +SKIP
->>> frames.durations(results) # per run and phase: how long it took                   # doctest: +SKIP
->>> frames.ops(results)      # per second and op: counts, points, latencies           # doctest: +SKIP
->>> frames.latency(results)  # percentile spectrum of the measured window             # doctest: +SKIP
->>> frames.host(results)     # per second: this host and the load processes           # doctest: +SKIP
->>> frames.server(results)   # per second: the server's processes                     # doctest: +SKIP
->>> frames.usage(results)    # per run: CPU and memory over the measured window       # doctest: +SKIP
->>> frames.counters(results) # per second and name: the server's own counters         # doctest: +SKIP
->>> frames.sar(results)      # per interval and host: what sysstat recorded           # doctest: +SKIP
+>>> frames.runs(results)            # one row per run: labels, validity, gates, every metric # doctest: +SKIP
+>>> frames.of_set(results, "ops")   # per second and op: counts, points, latencies           # doctest: +SKIP
 
-Units are in the columns' names. Seconds count from the start of the measured window; warm-up is negative. Failed and
-interrupted runs are included with whatever they measured; look at `validity` in `runs` before comparing.
+The other names are those of COLUMNS. Units are in the columns' names. Seconds count from the start of the measured
+window; warm-up is negative. Failed and interrupted runs are included with whatever they measured; look at `validity` in
+`runs` before comparing.
 """
 
 from __future__ import annotations
@@ -45,7 +39,7 @@ from tsbench.results.rundir import (
 from tsbench.results.summary import PHASES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 ALL = "*"
@@ -72,6 +66,18 @@ DURATION_COLUMNS = {
     "phase": "string",  # as in `results.summary.PHASES`
     "duration_s": "double",
 }
+COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "durations": DURATION_COLUMNS,  # per phase: how long it took
+    "ops": OPS_COLUMNS,  # per second and op: counts, points, latencies
+    "host": HOST_COLUMNS,  # per second: the load generator's host and the load processes
+    "server": SERVER_COLUMNS,  # per second: the server's processes
+    "nodes": NODES_COLUMNS,  # per second and node of a server of several
+    "usage": USAGE_COLUMNS,  # per process tree: CPU and memory over the measured window
+    "counters": COUNTER_COLUMNS,  # per second and counter of the server: totals and gauges
+    "sar": SAR_COLUMNS,  # per host and interval of sysstat
+    "latency": LATENCY_COLUMNS,  # per op and percentile of the measured window, merged over the processes
+}
+"""The frames of a run by name, with their columns besides `cell`."""
 STALL_FACTOR = 10
 """Minimum ratio of a second's slowest op to the median of all seconds' p99 for calling the second a stall."""
 
@@ -91,63 +97,19 @@ def runs(results: Path) -> pd.DataFrame:
     return pd.DataFrame([run_row(cell) for cell in load_cells(results)])
 
 
-def durations(results: Path) -> pd.DataFrame:
-    """Return how long each phase of each run took, in the order of a run; see DURATION_COLUMNS."""
-    return _each(results, "durations")
-
-
-def ops(results: Path) -> pd.DataFrame:
-    """Return one row per run, second and op; columns as in `tsbench.results.rundir.OPS_COLUMNS`."""
-    return _each(results, "ops")
-
-
-def host(results: Path) -> pd.DataFrame:
-    """Return one row per run and second of the load generator's host; columns as in `results.rundir.HOST_COLUMNS`."""
-    return _each(results, "host")
-
-
-def server(results: Path) -> pd.DataFrame:
-    """Return one row per run and second of the server's processes; columns as in `results.rundir.SERVER_COLUMNS`."""
-    return _each(results, "server")
-
-
-def nodes(results: Path) -> pd.DataFrame:
-    """Return one row per run, second and node of a server of several; columns as in `results.rundir.NODES_COLUMNS`."""
-    return _each(results, "nodes")
-
-
-def usage(results: Path) -> pd.DataFrame:
-    """Return CPU and memory over the measured window, one row per run and process tree; see USAGE_COLUMNS."""
-    return _each(results, "usage")
-
-
-def counters(results: Path) -> pd.DataFrame:
-    """Return one row per run, second and counter: totals and gauges; see `results.rundir.COUNTER_COLUMNS`."""
-    return _each(results, "counters")
-
-
-def sar(results: Path) -> pd.DataFrame:
-    """Return one row per run, host and interval of sysstat; columns as in `tsbench.results.rundir.SAR_COLUMNS`."""
-    return _each(results, "sar")
+def of_set(results: Path, name: str) -> pd.DataFrame:
+    """Return the frame of COLUMNS by that name for all runs of a result set, or the one run in `results`."""
+    return concat([of_run(cell, name) for cell in load_cells(results)], COLUMNS[name])
 
 
 def rates(counted: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame of `counters` with a column `per_s`: the growth of each total in that second.
+    """Return a frame of counters with a column `per_s`: the growth of each total in that second.
 
     It is missing in each counter's first second, and in a second in which the total fell because the server restarted.
     """
     ordered = counted.sort_values(["cell", "name", "second"], kind="stable", ignore_index=True)
     grown = ordered.groupby(["cell", "name"])[["value", "second"]].diff()
     return ordered.assign(per_s=(grown["value"] / grown["second"]).where(grown["value"] >= 0))
-
-
-def latency(results: Path) -> pd.DataFrame:
-    """Return the percentile spectrum of every op over the measured window, merged from all processes' histograms.
-
-    Columns: see LATENCY_COLUMNS. Rows with op `*` are all ops of a kind together. A run whose summary has no measured
-    window has no rows, because its warm-up cannot be separated.
-    """
-    return _each(results, "latency")
 
 
 def spectrum(histogram: Histogram, undelayed: Histogram | None = None) -> pd.DataFrame:
@@ -194,41 +156,38 @@ def stalls(ops_frame: pd.DataFrame, time: str = "response") -> pd.DataFrame:
 # --- of one run -------------------------------------------------------------------------------------------------------
 
 
-def durations_of(cell: Cell) -> pd.DataFrame:
-    """Return the frame of `durations` for one run."""
+def of_run(cell: Cell, name: str) -> pd.DataFrame:
+    """Return the frame of COLUMNS by that name for one run; empty if the run has none.
+
+    Raises
+    ------
+    UserMistake
+        If a file of the run is damaged.
+    """
+    match name:
+        case "durations":
+            return _durations(cell)
+        case "latency":
+            return _latency(cell)
+        case "usage":
+            return usage_of(cell, *(of_run(cell, of) for of in ("host", "server", "nodes")))
+    file, columns = f"{name}.parquet", COLUMNS[name]
+    if not cell.run.has(file):
+        return _empty(columns)
+    frame: pd.DataFrame = read_table(cell.run / file, columns, ADDED_COLUMNS).to_pandas(ignore_metadata=True)
+    frame = frame.astype({column: _type(frame[column], kind) for column, kind in columns.items()})
+    frame.insert(0, "cell", cell.name)
+    return frame
+
+
+def _durations(cell: Cell) -> pd.DataFrame:
     taken_s = cell.summary.durations_s
     rows = [{"cell": cell.name, "phase": name, "duration_s": taken_s[name]} for name in PHASES if name in taken_s]
     return pd.DataFrame(rows) if rows else _empty(DURATION_COLUMNS)
 
 
-def ops_of(cell: Cell) -> pd.DataFrame:
-    """Return the frame of `ops` for one run; empty if the run has none.
-
-    Raises
-    ------
-    UserMistake
-        If the file is damaged.
-    """
-    return _parquet(cell, "ops.parquet", OPS_COLUMNS)
-
-
-def host_of(cell: Cell) -> pd.DataFrame:
-    """Return the frame of `host` for one run."""
-    return _parquet(cell, "host.parquet", HOST_COLUMNS)
-
-
-def server_of(cell: Cell) -> pd.DataFrame:
-    """Return the frame of `server` for one run."""
-    return _parquet(cell, "server.parquet", SERVER_COLUMNS)
-
-
-def nodes_of(cell: Cell) -> pd.DataFrame:
-    """Return the frame of `nodes` for one run; empty for a server of one node."""
-    return _parquet(cell, "nodes.parquet", NODES_COLUMNS)
-
-
 def usage_of(cell: Cell, host: pd.DataFrame, server: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame of `usage` for one run, from its `host`, `server` and `nodes`.
+    """Return CPU and memory of one run over its measured window, from its `host`, `server` and `nodes`.
 
     A process tree without a whole sampled second in the measured window has no row.
     """
@@ -248,13 +207,11 @@ def usage_of(cell: Cell, host: pd.DataFrame, server: pd.DataFrame, nodes: pd.Dat
     return pd.DataFrame(rows) if rows else _empty(USAGE_COLUMNS)
 
 
-def counters_of(cell: Cell) -> pd.DataFrame:
-    """Return the frame of `counters` for one run."""
-    return _parquet(cell, "counters.parquet", COUNTER_COLUMNS)
+def _latency(cell: Cell) -> pd.DataFrame:
+    """Return the percentile spectrum of every op, with op `*` those of all ops of a kind together.
 
-
-def latency_of(cell: Cell) -> pd.DataFrame:
-    """Return the frame of `latency` for one run."""
+    A run whose summary has no measured window has none, because its warm-up cannot be separated.
+    """
     parts = []
     found = measured_histograms(cell)
     for (kind, op, time), histogram in found.items():
@@ -266,20 +223,6 @@ def latency_of(cell: Cell) -> pd.DataFrame:
             part.insert(place, name, value)
         parts.append(part)
     return pd.concat(parts, ignore_index=True) if parts else _empty(LATENCY_COLUMNS)
-
-
-OF_RUN: Mapping[str, tuple[Callable[[Cell], pd.DataFrame], Mapping[str, str]]] = {
-    "durations": (durations_of, DURATION_COLUMNS),
-    "ops": (ops_of, OPS_COLUMNS),
-    "host": (host_of, HOST_COLUMNS),
-    "server": (server_of, SERVER_COLUMNS),
-    "nodes": (nodes_of, NODES_COLUMNS),
-    "usage": (lambda cell: usage_of(cell, host_of(cell), server_of(cell), nodes_of(cell)), USAGE_COLUMNS),
-    "counters": (counters_of, COUNTER_COLUMNS),
-    "sar": (lambda cell: _parquet(cell, "sar.parquet", SAR_COLUMNS), SAR_COLUMNS),
-    "latency": (latency_of, LATENCY_COLUMNS),
-}
-"""What returns each frame for one run, by the frame's name, and the frame's columns besides `cell`."""
 
 
 def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
@@ -336,7 +279,7 @@ def whole_seconds(cell: Cell, frame: pd.DataFrame) -> pd.DataFrame:
 
 def kind_of(cell: Cell, op: str) -> str:
     """Return `write` or `query`: as in the summary, else by the op's name."""
-    known = cell.summary.measured.ops.get(op) if cell.summary.measured else None
+    known = cell.ops.get(op)
     return known.kind if known and known.kind else "write" if op.startswith("write") else "query"
 
 
@@ -359,11 +302,6 @@ def _moment(text: str) -> pd.Timestamp | None:
         return None
 
 
-def _each(results: Path, name: str) -> pd.DataFrame:
-    of, columns = OF_RUN[name]
-    return concat([of(cell) for cell in load_cells(results)], columns)
-
-
 def concat(parts: Sequence[pd.DataFrame], columns: Mapping[str, str] = OPS_COLUMNS) -> pd.DataFrame:
     """Return the rows of several frames with the same columns; an empty typed frame if all are empty."""
     full = [part for part in parts if len(part)]
@@ -373,15 +311,6 @@ def concat(parts: Sequence[pd.DataFrame], columns: Mapping[str, str] = OPS_COLUM
 def _empty(columns: Mapping[str, str]) -> pd.DataFrame:
     types = {"cell": "string", **columns}
     return pd.DataFrame({name: pd.Series(dtype=_TYPES[kind]) for name, kind in types.items()})
-
-
-def _parquet(cell: Cell, name: str, columns: Mapping[str, str]) -> pd.DataFrame:
-    if not cell.run.has(name):
-        return _empty(columns)
-    frame: pd.DataFrame = read_table(cell.run / name, columns, ADDED_COLUMNS).to_pandas(ignore_metadata=True)
-    frame = frame.astype({column: _type(frame[column], kind) for column, kind in columns.items()})
-    frame.insert(0, "cell", cell.name)
-    return frame
 
 
 def _type(column: pd.Series[Any], kind: str) -> str:

@@ -17,7 +17,7 @@ from tsbench.report import style
 from tsbench.report.drawings import every
 from tsbench.report.findings import middle, three_digits
 from tsbench.report.head import time_of
-from tsbench.report.style import INK, PALETTE, styled
+from tsbench.report.style import BLUE, INK, ORANGE, styled
 from tsbench.text import shortened
 from tsbench.units import format_count, format_duration
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tsbench.report.drawings import Wanted
     from tsbench.report.sides import Side, Sides
 
-BLUE, ORANGE = PALETTE[0], PALETTE[4]
 _WIDTH = 4.2
 _PALE = 0.35
 _ROOM = 1.3  # length of an axis of bars relative to the longest one, for its figure

@@ -22,10 +22,10 @@ from tsbench.errors import Broken, UserMistake
 from tsbench.measure import gates
 from tsbench.measure.statistics import ALPHA, change_points, least_history
 from tsbench.report import charts, style
-from tsbench.report.cells import load_cells
+from tsbench.report.cells import by_cell, load_cells
 from tsbench.report.comparison import MORE_IS_BETTER, differing, side_of
 from tsbench.report.html import page
-from tsbench.report.style import INK, PALETTE, styled
+from tsbench.report.style import BLUE, INK, RED, styled
 from tsbench.results.rundir import sets_in, write_atomically
 from tsbench.units import format_count, format_duration
 
@@ -159,10 +159,7 @@ def read_history(places: Sequence[Path], figures: Sequence[str]) -> History:
             damaged.append(f"{path} has no run that says when it started; its figures are left out")
         else:
             damaged += [note for cell in cells for note in cell.notes]
-            grouped: dict[str, list[Cell]] = {}
-            for cell in cells:
-                grouped.setdefault(cell.unrepeated, []).append(cell)
-            found += [(time_s, path.resolve().name, name, side_of(name, of)) for name, of in grouped.items()]
+            found += [(time_s, path.resolve().name, name, side_of(name, of)) for name, of in by_cell(cells).items()]
     if not found:
         raise UserMistake(damaged[0])
     return _history(sorted(found, key=lambda one: one[:3]), figures, damaged)
@@ -222,12 +219,12 @@ def draw(lines: Sequence[Line]) -> Figure:
     for axes, line in zip(panels, lines, strict=True):
         times = [point.time_s for point in line.counted]
         values = [point.value for point in line.counted]
-        axes.plot(times, values, color=PALETTE[0], marker="o", markersize=3, linewidth=1, label=line.figure)
+        axes.plot(times, values, color=BLUE, marker="o", markersize=3, linewidth=1, label=line.figure)
         if line.changes:
             edges = [0, *line.changes, len(values)]
             held = np.repeat(line.levels, np.diff(edges))
-            axes.plot(times, held, color=PALETTE[1], linestyle=(0, (5, 1.5)), linewidth=1.2, label="level")
-            _marks(axes, [line.counted[at] for at in line.changes], "change", PALETTE[1], "D")
+            axes.plot(times, held, color=RED, linestyle=(0, (5, 1.5)), linewidth=1.2, label="level")
+            _marks(axes, [line.counted[at] for at in line.changes], "change", RED, "D")
         _marks(axes, [point for point in line.points if not point.stands], "does not count", INK, "x")
         axes.set_title(f"{line.figure}, {'more' if line.more_is_better else 'less'} is better")
         unit = "ns" if gates.parse_figure(line.figure).is_latency else "count"

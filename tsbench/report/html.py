@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-from tsbench.report import charts, drawings, frames, head_plots, style, tables
+from tsbench.report import charts, drawings, frames, head_plots, run_tables, style, tables
 from tsbench.report.answer import answer_of, said_reasons
 from tsbench.report.cells import Cell, ResultSet
 from tsbench.report.head import head_of, machine
@@ -176,10 +176,10 @@ def _details(number: int, cell: Cell, data: drawings.Data) -> dict[str, Any]:
             for name, (figure, alt) in drawn.items()
         },
         "charts": charts.embedded(cell, [drawn[name][0] for name in drawings.ZOOMED if name in drawn]),
-        "ops": tables.ops_table(cell),
+        "ops": run_tables.ops_table(cell),
         "remarks": remarks(cell),
-        "rates": [tables.steadiness_table(cell), tables.rate_stalls_table(cell)],
-        "stalls": tables.stalls_table(frames.stalls(data.ops, cell.time), frames.STALL_FACTOR),
-        "boxes": tables.boxes(cell),
-        "durations": tables.durations_table(cell),
+        "rates": [run_tables.steadiness_table(cell), run_tables.rate_stalls_table(cell)],
+        "stalls": run_tables.stalls_table(frames.stalls(data.ops, cell.time), frames.STALL_FACTOR),
+        "boxes": run_tables.boxes(cell),
+        "durations": run_tables.durations_table(cell),
     }

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from tsbench.report.answer import answer_of
 from tsbench.report.head import head_of
 from tsbench.report.metrics import MISSING, load_texts, remarks, time_label
-from tsbench.report.repeats import repeats_table
 from tsbench.report.sides import sides_of
-from tsbench.report.tables import Mark, claims_table, figures_table
+from tsbench.report.tables import Mark, claims_table, figures_table, repeats_table
 from tsbench.text import printable_line
 
 if TYPE_CHECKING:
@@ -120,8 +119,7 @@ def _study(found: ResultSet) -> list[str]:
     if not found.summary.figures:
         return []
     figures = figures_table(found)
-    names = [name for name, span in figures.groups for _ in range(span)][1:]
-    titles = [_code(f"{name} {which}") for name, which in zip(names, figures.heads[1:], strict=True)]
+    titles = [_code(f"{name} {which}") for name, which in zip(figures.group_of[1:], figures.heads[1:], strict=True)]
     lines = (tuple(map(_entry, row)) for row in figures.rows)
     shown = _table(("run", *titles), lines, right=len(titles))
     return _folded("Figures behind the findings, published and measured here", [shown])
@@ -130,8 +128,7 @@ def _study(found: ResultSet) -> list[str]:
 def _runs(cells: Sequence[Cell]) -> str:
     table = repeats_table(cells)
     states = table.groups[0][1]
-    groups = [group for group, span in table.groups for _ in range(span)]
-    heads = [f"{group} {head}".strip() for group, head in zip(groups, table.heads, strict=True)]
+    heads = [f"{group} {head}".strip() for group, head in zip(table.group_of, table.heads, strict=True)]
     rows = [
         (
             _code(str(row[0])),

@@ -93,10 +93,6 @@ class Metric:
         ops: OpFigures | None = part_of(cell.summary, self.path)
         return None if ops is None else believable(ops, cell.time, self.percentile)
 
-    def stands(self, cell: Cell) -> bool:
-        """Return True if the figure was measured validly; otherwise it is struck out where runs are compared."""
-        return cell.validity.stands
-
     def text(self, cell: Cell) -> str:
         """Return the figure as it is printed."""
         if self.percentile:
@@ -211,10 +207,6 @@ class Column:
         """Return the text of the column for a run."""
         texts = [COMPARED[key].text(cell) for key in self.keys]
         return MISSING if all(text == MISSING for text in texts) else " / ".join(texts)
-
-    def stands(self, cell: Cell) -> bool:
-        """Return True if all of its figures were measured validly."""
-        return all(COMPARED[key].stands(cell) for key in self.keys)
 
 
 COLUMNS: tuple[Column, ...] = (

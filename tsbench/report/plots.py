@@ -1,6 +1,6 @@
 """Plots of one run. Each function takes frames and returns a matplotlib Figure; a notebook may show or save it.
 
-The frames are those of `tsbench.report.frames` for one run (`whole_seconds` removes those that are not whole). Times
+Parameters have the names of frames in `tsbench.report.frames` (`whole_seconds` removes those that are not whole). Times
 are from the start of the measured window, warm-up is shaded, and latencies are response times in an open loop,
 else service times, as their titles say.
 """
@@ -16,7 +16,7 @@ from tsbench.measure.hist import values_needed
 from tsbench.measure.latency import NOTICEABLE
 from tsbench.measure.merge import PERCENTS
 from tsbench.report import frames, style
-from tsbench.report.style import PALETTE, styled
+from tsbench.report.style import BLUE, GREEN, GREY, ORANGE, RED, styled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from tsbench.report.cells import Cell
 
-BLUE, RED, GREEN, PINK, ORANGE, SKY, GREY = PALETTE
 _KIND_COLOURS = {"write": BLUE, "query": GREEN}
 _BAD = ("failed", "unknown", "partial")
 _PLURAL = {"write": "writes", "query": "queries"}
@@ -35,15 +34,7 @@ MOST_OPS = 12
 
 @styled
 def throughput(cell: Cell, ops: pd.DataFrame) -> Figure:
-    """Plot ops and points per second over time; in an open loop also ops that were due, and failed ones.
-
-    Parameters
-    ----------
-    cell
-        The run.
-    ops
-        Its `frames.ops`.
-    """
+    """Plot ops and points per second over time; in an open loop also ops that were due, and failed ones."""
     kinds = ops["op"].map(lambda op: frames.kind_of(cell, op))
     seconds = np.arange(int(ops["second"].min()), int(ops["second"].max()) + 1)
     sums = {
@@ -79,12 +70,7 @@ def throughput(cell: Cell, ops: pd.DataFrame) -> Figure:
 def latency_over_time(cell: Cell, ops: pd.DataFrame) -> Figure:
     """Plot median, 99th percentile and maximum of every second, a panel per op, with stalls marked.
 
-    Parameters
-    ----------
-    cell
-        The run.
-    ops
-        Its `frames.ops`. With more than MOST_OPS ops those with the highest maximum are drawn.
+    Of more than MOST_OPS ops those with the highest maximum are drawn.
     """
     worst = ops.groupby("op")[f"{cell.time}_max_ns"].max().sort_values(ascending=False, kind="stable")
     names = sorted(worst.index[:MOST_OPS], key=lambda op: (frames.kind_of(cell, op) != "write", op))
@@ -104,7 +90,7 @@ def latency_over_time(cell: Cell, ops: pd.DataFrame) -> Figure:
 
 
 def latency_lines(panel: Axes, cell: Cell, by_second: pd.DataFrame, **look: Any) -> None:
-    """Draw highest, p99 and median latency by second, where it has enough ops; `by_second` is like `frames.ops`."""
+    """Draw highest, p99 and median latency by second, where it has enough ops; `by_second` is like a frame `ops`."""
     lines = (("max", "max", GREY, 0.9), ("p99", "p99", ORANGE, 1.4), ("p50", "median", BLUE, 1.6))
     for part, label, colour, width in lines:
         enough = by_second["count"] >= values_needed(PERCENTS[part])
@@ -137,13 +123,6 @@ def latency_by_percentile(cell: Cell, latency: pd.DataFrame) -> Figure:
     """Plot time by percentile, a line per op; the last point of each line is its slowest op.
 
     In an open loop the service time is drawn too, thin and dotted: the distance between both is waiting.
-
-    Parameters
-    ----------
-    cell
-        The run.
-    latency
-        Its `frames.latency`.
     """
     single = latency[latency["op"] != frames.ALL]
     kinds = [kind for kind in ("write", "query") if (single["kind"] == kind).any()]
@@ -208,13 +187,7 @@ def percentile_axis(panel: Axes) -> None:
 
 @styled
 def resources(host: pd.DataFrame, server: pd.DataFrame) -> Figure:
-    """Plot CPU, memory and disk of the server's processes, the load generator and the host over time.
-
-    Parameters
-    ----------
-    host, server
-        `frames.host` and `frames.server` of one run; either may be empty.
-    """
+    """Plot CPU, memory and disk of the server's processes, the load generator and the host; a frame may be empty."""
     figure, axes = style.panels(2, 2, height=2.2, sharex=True)
     cores, whole, memory, disk = axes
     seconds = [float(s) for frame in (host, server) for s in frame["second"]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,12 +51,12 @@ class Results:
     @cached_property
     def seconds(self) -> pd.DataFrame:
         """One row per run, second and op, warm-up included; columns as in `results.rundir.OPS_COLUMNS`."""
-        return self._frame(frames.ops_of)
+        return self._frame(partial(frames.of_run, name="ops"))
 
     @cached_property
     def histograms(self) -> pd.DataFrame:
         """One row per run, op, kind of time and percentile; columns as in `report.frames.LATENCY_COLUMNS`."""
-        return self._frame(frames.latency_of)
+        return self._frame(partial(frames.of_run, name="latency"))
 
     @cached_property
     def claims(self) -> pd.DataFrame:
@@ -78,7 +78,7 @@ class Results:
         ValueError
             If there is no plot of that name.
         """
-        from tsbench.report import compare  # noqa: PLC0415 - frames need no matplotlib
+        from tsbench.report import set_plots  # noqa: PLC0415 - frames need no matplotlib
 
         if name not in PLOTS:
             raise ValueError(f"'{name}' is no plot; there are {', '.join(PLOTS)}")
@@ -88,14 +88,9 @@ class Results:
             for one in self.sets
             for cell in one.cells
         ]
-        if name == "percentiles":
-            figure = compare.percentiles(
-                cells, frames.concat(list(map(frames.latency_of, cells)), frames.LATENCY_COLUMNS)
-            )
-        elif name == "over_time":
-            figure = compare.over_time(cells, frames.concat(list(map(frames.ops_of, cells))))
-        else:
-            figure = getattr(compare, name)(cells)
+        plot, of = getattr(set_plots, name), {"percentiles": "latency", "over_time": "ops"}.get(name)
+        needed = [frames.concat([frames.of_run(cell, of) for cell in cells], frames.COLUMNS[of])] if of else []
+        figure = plot(cells, *needed)
         return [] if figure is None else list(figure.axes)
 
     def _frame(self, of: Callable[[Cell], pd.DataFrame]) -> pd.DataFrame:
@@ -140,7 +135,7 @@ def _least_of(cell: Cell) -> dict[str, float | None]:
 
 def _ops_of(cell: Cell) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
-    for op, figures in (cell.summary.measured.ops if cell.summary.measured else {}).items():
+    for op, figures in cell.ops.items():
         row: dict[str, Any] = {"op": op, "kind": figures.kind, **{name: getattr(figures, name) for name in _COUNTS}}
         for time in ("response", "service") if cell.loop == "open" else ("service",):
             for part in (*PERCENTS, "mean"):

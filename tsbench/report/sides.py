@@ -182,15 +182,10 @@ def _side(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
         any(not gate.built_in and gate.state != "not judged" for gate in gates),
         _margins(kept[0]) if len(kept) == 1 else {},
         tuple(cell.round for cell in kept),
-        frozenset(name for cell in kept for name in _queries(cell)),
+        frozenset(name for cell in kept for name, op in cell.ops.items() if op.kind == "query"),
         kept,
         tuple(cells),
     )
-
-
-def _queries(cell: Cell) -> list[str]:
-    ops = cell.summary.measured.ops if cell.summary.measured else {}
-    return [name for name, op in ops.items() if op.kind == "query"]
 
 
 def counting(cells: Sequence[Cell]) -> tuple[Cell, ...]:

@@ -47,6 +47,7 @@ INK, GRID = "#1b1c1d", "#d9dadb"
 """Text and grid; inside a page they become the page's own colours, so that plots follow light and dark."""
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c")
 """Okabe and Ito's colours without black and yellow, which are invisible on a dark or a white page."""
+BLUE, RED, GREEN, PINK, ORANGE, SKY, GREY = PALETTE
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 STRUCK = "struck out: not measured validly"
 """Legend of figures that tables strike out."""
@@ -300,7 +301,7 @@ def time_axis(axes: Axes, seconds: Sequence[float], *, label: bool = True) -> No
     axes.set_label(TIME)
     axes.set_xlim(min(first, 0.0), max(last, first + 1))
     if first < 0:
-        axes.axvspan(first, 0, color="#8c8c8c", alpha=0.18, linewidth=0, zorder=0.5, label="warm-up")
+        axes.axvspan(first, 0, color=GREY, alpha=0.18, linewidth=0, zorder=0.5, label="warm-up")
     if label:
         axes.set_xlabel("time since the start of the measured window, s")
 
@@ -319,8 +320,8 @@ def mark_events(figure: Figure, moments: Sequence[tuple[float, float]]) -> None:
     for axes in figure.axes:
         if is_over_time(axes):
             for at_s, away_s in moments:
-                axes.axvspan(at_s, at_s + away_s, color="#d55e00", alpha=0.15, linewidth=0, zorder=0.4)
-                axes.axvline(at_s, color="#d55e00", linewidth=1, linestyle=(0, (3, 2)), zorder=0.6)
+                axes.axvspan(at_s, at_s + away_s, color=RED, alpha=0.15, linewidth=0, zorder=0.4)
+                axes.axvline(at_s, color=RED, linewidth=1, linestyle=(0, (3, 2)), zorder=0.6)
 
 
 # --- into a page ------------------------------------------------------------------------------------------------------

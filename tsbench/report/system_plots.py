@@ -1,4 +1,4 @@
-"""Plots of other observers' data: sysstat on one or several hosts, and the server's own counters.
+"""Plots of what happened around a run: hosts (sysstat), nodes, the server's own counters, and stalls beside these.
 
 As in `plots`, each function takes frames of one run and returns a matplotlib Figure on the measured window's time axis.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
 from matplotlib.ticker import PercentFormatter
 
-from tsbench.report import frames, style
-from tsbench.report.style import DASHES, PALETTE, styled
+from tsbench.report import frames, plots, style
+from tsbench.report.style import BLUE, DASHES, GREEN, GREY, ORANGE, PALETTE, PINK, RED, SKY, styled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,23 +19,25 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
+    from tsbench.report.cells import Cell
+    from tsbench.results.figures import Stall
     from tsbench.results.panels import Panel
 
-BLUE, RED, GREEN, PINK, ORANGE, SKY, GREY = PALETTE
+MOST_PANELS = 4
+"""Maximum number of panels of counters; those whose counters rose most in a stall come first."""
+_RATES = {
+    "write": ("Points written per second", "points", "points/s"),
+    "query": ("Queries per second", "done", "queries/s"),
+}
 STATES = (("user", BLUE), ("nice", SKY), ("system", ORANGE), ("iowait", RED), ("steal", PINK))
 """States of a busy CPU, from bottom to top, in sar's order."""
 
 
 @styled
 def sar(recorded: pd.DataFrame) -> Figure:
-    """Plot CPU by state, disk and network of each host, a row of panels per host.
-
-    Parameters
-    ----------
-    recorded
-        `frames.sar` of one run.
-    """
+    """Plot CPU by state, disk and network of each host, a row of panels per host; `recorded` is the frame `sar`."""
     hosts = list(recorded["host"].unique())
     figure, axes = style.panels(len(hosts), 3, height=2.3, sharex=True)
     # A point is drawn in the middle of the seconds that it is the mean of; the mean of one second at its beginning.
@@ -88,13 +91,7 @@ def _lines(panel: Axes, rows: pd.DataFrame, series: Sequence[tuple[str, str, str
 
 @styled
 def nodes(sampled: pd.DataFrame) -> Figure:
-    """Plot CPU, memory and disk of each process of a server of several nodes over time.
-
-    Parameters
-    ----------
-    sampled
-        `frames.nodes` of one run.
-    """
+    """Plot CPU, memory and disk of each node of a server over time; `sampled` is the frame `nodes`."""
     figure, axes = style.panels(1, 3, height=2.3, sharex=True)
     cores, memory, disk = axes
     names = sorted(sampled["node"].unique())
@@ -126,12 +123,7 @@ _Y_LABELS = {
 def counters(counted: pd.DataFrame, panels: Sequence[Panel]) -> Figure | None:
     """Plot the panels of the server's own counters, totals as rates; None if no counter of a panel moves.
 
-    Parameters
-    ----------
-    counted
-        `frames.counters` of one run.
-    panels
-        `results.panels.read_panels` of that run: what its database says about its counters.
+    `counted` is the frame `counters`, and `panels` what the database says about them (`results.panels.read_panels`).
     """
     found = moving_panels(counted, panels)
     if not found:
@@ -181,3 +173,60 @@ def draw_panel(axis: Axes, panel: Panel, lines: Lines) -> None:
 
 def _looks(number: int) -> list[tuple[str, object]]:
     return [(PALETTE[place % len(PALETTE)], DASHES[place // len(PALETTE) % len(DASHES)]) for place in range(number)]
+
+
+# --- stalls -----------------------------------------------------------------------------------------------------------
+
+
+@styled
+def stalls(cell: Cell, ops: pd.DataFrame, counted: pd.DataFrame, panels: Sequence[Panel]) -> Figure | None:
+    """Plot rates, latencies and the counters that may explain a stall, with the stalls shaded; None without stalls.
+
+    `counted` and `panels` are as for `counters`.
+    """
+    found = {kind: cell.summary.steadiness[kind].stalls for kind in _RATES if kind in cell.summary.steadiness}
+    kinds = [kind for kind, of_kind in found.items() if of_kind]
+    if not kinds or ops.empty:
+        return None
+    shown = moving_panels(counted, _explaining(panels, [s for kind in kinds for s in found[kind]]))
+    shown = shown[:MOST_PANELS]
+    rows = 2 * len(kinds) + len(shown)
+    figure, axes = style.panels(rows, 1, height=1.75, sharex=True)
+    seconds = np.arange(int(ops["second"].min()), int(ops["second"].max()) + 1)
+    for place, kind in enumerate(kinds):
+        of_kind = ops[ops["op"].map(lambda op: frames.kind_of(cell, op)) == kind]
+        _stalled_rate(axes[2 * place], kind, of_kind, seconds)
+        _stalled_latency(axes[2 * place + 1], cell, kind, of_kind, seconds)
+    for axis, (panel, lines) in zip(axes[2 * len(kinds) :], shown, strict=True):
+        draw_panel(axis, panel, lines)
+    for place, axis in enumerate(axes):
+        of = kinds if place >= 2 * len(kinds) else [kinds[place // 2]]
+        for stall in (stall for kind in of for stall in found[kind]):
+            end_s = stall.start_s + stall.length_s
+            axis.axvspan(stall.start_s, end_s, color=RED, alpha=0.18, linewidth=0, zorder=0.6, label="stall")
+        style.time_axis(axis, seconds.tolist(), label=place == rows - 1)
+        axis.tick_params(labelbottom=place == rows - 1)
+    style.legend(figure, axes[: 2 * len(kinds)])
+    return figure
+
+
+def _explaining(panels: Sequence[Panel], found: Sequence[Stall]) -> list[Panel]:
+    """Return the panels that may explain a stall, those whose counters rose in one first."""
+    rises = [rise for stall in found for rise in stall.counters]
+    highest = {name: max(r.deviations for r in rises if r.panel == name) for name in {r.panel for r in rises}}
+    return sorted((p for p in panels if p.explains_stalls), key=lambda panel: -highest.get(panel.title, 0.0))
+
+
+def _stalled_rate(axis: Axes, kind: str, ops: pd.DataFrame, seconds: NDArray[np.int_]) -> None:
+    title, column, unit = _RATES[kind]
+    per_s = ops.groupby("second")[column].sum().reindex(seconds).fillna(0)
+    axis.plot(seconds, per_s, color=BLUE if kind == "write" else GREEN, label=unit)
+    axis.set(title=title, ylabel=unit)
+    style.count_axis(axis)
+
+
+def _stalled_latency(axis: Axes, cell: Cell, kind: str, ops: pd.DataFrame, seconds: NDArray[np.int_]) -> None:
+    slowest = ops[ops["count"] > 0].groupby("second").max(numeric_only=True).reindex(seconds)
+    plots.latency_lines(axis, cell, slowest, marker=".", markersize=3)
+    axis.set(title=f"{kind.capitalize()} {cell.time} time", ylabel=f"{cell.time} time")
+    style.duration_axis(axis, most=5)

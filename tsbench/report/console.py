@@ -10,11 +10,10 @@ from rich import table as rich_table
 from rich.text import Text
 
 from tsbench.report.answer import answer_of, said_reasons
-from tsbench.report.cells import ResultSet
+from tsbench.report.cells import ResultSet, by_cell
 from tsbench.report.findings import names_of
 from tsbench.report.metrics import MISSING, first_ops, load_texts, page_caches, remarks, time_label
-from tsbench.report.repeats import repeats_table
-from tsbench.report.tables import Mark
+from tsbench.report.tables import Mark, repeats_table
 from tsbench.text import printable_line
 
 if TYPE_CHECKING:
@@ -127,10 +126,7 @@ def _cold_starts(cells: Sequence[Cell]) -> Iterator[tuple[str, Text]]:
         for cell in cells:
             if cell.summary.cold is not None:
                 yield cell.unrepeated, Text(f"{label} after the cold start: {pages}")
-    repeats: dict[str, list[Cell]] = {}
-    for cell in cells:
-        repeats.setdefault(cell.unrepeated, []).append(cell)
-    for name, of in repeats.items():
+    for name, of in by_cell(cells).items():
         for label, time in first_ops(of):
             yield name, Text(f"{label} after the cold start: {time}")
 
@@ -153,9 +149,8 @@ def _faults(cell: Cell, known: Collection[str]) -> Iterator[tuple[str, Text]]:
 
 
 def _columns(summary: Table) -> list[_Column]:
-    groups = [group for group, span in summary.groups for _ in range(span)]
     texts = zip(*(map(_text, row) for row in summary.rows), strict=True)
-    found = zip(groups, summary.heads, texts, strict=True)
+    found = zip(summary.group_of, summary.heads, texts, strict=True)
     return [_Column("limited", "by", column) if head == "limited by" else _Column(group, head, column)
             for group, head, column in found]  # fmt: skip
 

@@ -45,15 +45,7 @@ _SPANNED: Mapping[str, Mapping[str, Any]] = {
 
 @styled
 def rates(cells: Sequence[Cell], keys: Sequence[str] = RATES) -> Figure | None:
-    """Plot rates of the runs as bars, a panel per metric that any run has; None if no run has any.
-
-    Parameters
-    ----------
-    cells
-        The runs, in the order of their colours.
-    keys
-        Metrics of COMPARED.
-    """
+    """Plot rates of the runs as bars, a panel for each of `keys` (of COMPARED) that a run has; None without a rate."""
     used = [COMPARED[key] for key in keys if any(COMPARED[key].value(cell) is not None for cell in cells)]
     if not used:
         return None
@@ -90,7 +82,7 @@ def latencies(cells: Sequence[Cell]) -> Figure | None:
 
 @styled
 def percentiles(cells: Sequence[Cell], latency: pd.DataFrame) -> Figure | None:
-    """Plot time by percentile, a line per run, for all writes and all queries; `latency` is `frames.latency`."""
+    """Plot time by percentile, a line per run, for all writes and all queries; `latency` is that frame."""
     merged = latency[latency["op"] == frames.ALL]
     kinds = [kind for kind in KINDS if (merged["kind"] == kind).any()]
 
@@ -107,7 +99,7 @@ def percentiles(cells: Sequence[Cell], latency: pd.DataFrame) -> Figure | None:
 
 @styled
 def over_time(cells: Sequence[Cell], ops: pd.DataFrame) -> Figure | None:
-    """Plot points written and queries answered per second, a line per run; `ops` is their `frames.ops`."""
+    """Plot points written and queries answered per second, a line per run; `ops` is that frame."""
     drawn: dict[str, dict[str, pd.Series[float]]] = {"points": {}, "done": {}}
     for cell in cells:
         of_cell = frames.whole_seconds(cell, ops[ops["cell"] == cell.name])
