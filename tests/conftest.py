@@ -18,7 +18,7 @@ import tests.examples  # noqa: F401 - loads the usual profile of Hypothesis, and
 from tests.namespaces import three_hosts
 from tests.warm import WarmLocust
 from tsbench.errors import UserMistake
-from tsbench.servers.managed import ManagedServer
+from tsbench.servers.base import Server
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.mongodb.server import FerretdbServer
 from tsbench.targets.mysql.server import MariadbServer, MysqlServer
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-S = TypeVar("S", bound=ManagedServer)
+S = TypeVar("S", bound=Server)
 
 SERVER_MARKS = (
     "postgres",
@@ -78,6 +78,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in SERVER_MARKS:
         config.addinivalue_line("markers", f"{name}: needs that server")
     config.addinivalue_line("markers", "contract: what every database must do, whoever started its server")
+    config.addinivalue_line(
+        "markers", "every_user: of what root and an ordinary user differ in: servers, files, rights"
+    )
     config.addinivalue_line("markers", "every_layout: of the contract, what depends on a layout's tables and indexes")
     # Containers often set it. The tests start hundreds of processes, and each would compile the package anew (0.2 s).
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -126,6 +129,13 @@ def _started_on_demand(make: Callable[[str], S]) -> Iterator[Callable[[str], S]]
             return servers[name]
 
         yield started
+
+
+@pytest.fixture
+def own_server() -> Iterator[Callable[[S], S]]:
+    """Starts a server that the test may kill, removed at the end; skips where it is not installed."""
+    with ExitStack() as stack:
+        yield lambda server: stack.enter_context(_started(server))
 
 
 @pytest.fixture(scope="session")
