@@ -15,6 +15,7 @@ import pytest
 from markupsafe import escape
 
 import tests.examples  # noqa: F401 - loads the usual profile of Hypothesis, and registers the thorough one
+from tests.drive.webui import browser
 from tests.namespaces import three_hosts
 from tests.warm import WarmLocust
 from tsbench.errors import UserMistake
@@ -151,6 +152,16 @@ def warm_locust(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmLocust
     warm = WarmLocust(tmp_path_factory.mktemp("warm"))
     yield warm
     warm.close()
+
+
+@pytest.fixture
+def chromium(tmp_path: Path) -> Iterator[browser.Browser]:
+    """A browser without history."""
+    if browser.program() is None:
+        pytest.skip(f"needs one of {', '.join(browser.PROGRAMS)}")
+    made = browser.Browser(tmp_path / "profile")
+    yield made
+    made.close()
 
 
 @pytest.fixture
