@@ -15,10 +15,11 @@ import pytest
 from markupsafe import escape
 
 import tests.examples  # noqa: F401 - loads the usual profile of Hypothesis, and registers the thorough one
+from tests.drive.webui import browser
 from tests.namespaces import three_hosts
 from tests.warm import WarmLocust
 from tsbench.errors import UserMistake
-from tsbench.servers.managed import ManagedServer
+from tsbench.servers.base import Server
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.mongodb.server import FerretdbServer
 from tsbench.targets.mysql.server import MariadbServer, MysqlServer
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-S = TypeVar("S", bound=ManagedServer)
+S = TypeVar("S", bound=Server)
 
 SERVER_MARKS = (
     "postgres",
@@ -78,6 +79,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in SERVER_MARKS:
         config.addinivalue_line("markers", f"{name}: needs that server")
     config.addinivalue_line("markers", "contract: what every database must do, whoever started its server")
+    config.addinivalue_line(
+        "markers", "every_user: of what root and an ordinary user differ in: servers, files, rights"
+    )
     config.addinivalue_line("markers", "every_layout: of the contract, what depends on a layout's tables and indexes")
     # Containers often set it. The tests start hundreds of processes, and each would compile the package anew (0.2 s).
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -128,6 +132,13 @@ def _started_on_demand(make: Callable[[str], S]) -> Iterator[Callable[[str], S]]
         yield started
 
 
+@pytest.fixture
+def own_server() -> Iterator[Callable[[S], S]]:
+    """Starts a server that the test may kill, removed at the end; skips where it is not installed."""
+    with ExitStack() as stack:
+        yield lambda server: stack.enter_context(_started(server))
+
+
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
     """The embedded PostgreSQL, one for all tests; durability is off, since nobody pulls the plug on it."""
@@ -141,6 +152,16 @@ def warm_locust(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmLocust
     warm = WarmLocust(tmp_path_factory.mktemp("warm"))
     yield warm
     warm.close()
+
+
+@pytest.fixture
+def chromium(tmp_path: Path) -> Iterator[browser.Browser]:
+    """A browser without history."""
+    if browser.program() is None:
+        pytest.skip(f"needs one of {', '.join(browser.PROGRAMS)}")
+    made = browser.Browser(tmp_path / "profile")
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -37,7 +37,6 @@ def loaded(path: Path) -> dict[str, Any]:
 
 
 SERVICES: dict[str, dict[str, Any]] = loaded(COMPOSE)["services"]
-each_service = pytest.mark.parametrize("service", SERVICES)
 
 
 def found_wrong(path: Path, schema: str) -> str:
@@ -99,34 +98,26 @@ def test_it_has_the_databases_and_a_locust_master_with_workers():
     assert "--master-host master" in SERVICES["worker"]["command"]
 
 
-@each_service
-def test_ports_are_for_this_host_only(service: str):
-    for port in SERVICES[service].get("ports", []):
-        assert re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port), port
+def test_ports_are_for_this_host_only_and_no_two_services_want_the_same():
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert [port for port in ports if not re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port)] == []
+    outside = [port.rpartition(":")[0] for port in ports]
+    assert len(outside) == len(set(outside))
+    assert "127.0.0.1:8089" in outside
 
 
-def test_no_two_services_want_the_same_port():
-    ports = [port.rpartition(":")[0] for service in SERVICES.values() for port in service.get("ports", [])]
-    assert len(ports) == len(set(ports))
-    assert "127.0.0.1:8089" in ports
+def test_images_are_pinned_to_a_full_version():
+    images = [service["image"] for service in SERVICES.values()]
+    recipes = "\n".join(service.get("build", {}).get("dockerfile_inline", "") for service in SERVICES.values())
+    images += re.findall(r"^FROM (\S+)", recipes, re.MULTILINE)
+    assert [image for image in images if not FULL_VERSION.fullmatch(image)] == []
 
 
-@each_service
-def test_images_are_pinned_to_a_full_version(service: str):
-    wanted = [SERVICES[service]["image"]]
-    build = SERVICES[service].get("build", {})
-    wanted += re.findall(r"^FROM (\S+)", build.get("dockerfile_inline", ""), re.MULTILINE)
-    assert all(FULL_VERSION.fullmatch(image) for image in wanted), wanted
-
-
-@each_service
-def test_memory_is_limited(service: str):
-    assert re.fullmatch(r"\d+[mg]", SERVICES[service]["mem_limit"])
-
-
-@each_service
-def test_a_service_has_a_health_check_or_says_why_not(service: str):
-    assert ("healthcheck" in SERVICES[service]) != bool(SERVICES[service].get("x-no-healthcheck"))
+def test_each_service_has_a_limit_of_memory_and_a_health_check_or_says_why_not():
+    limits = {name: service.get("mem_limit", "") for name, service in SERVICES.items()}
+    assert [name for name, limit in limits.items() if not re.fullmatch(r"\d+[mg]", limit)] == []
+    checked = {name for name, service in SERVICES.items() if "healthcheck" in service}
+    assert checked ^ {name for name, service in SERVICES.items() if service.get("x-no-healthcheck")} == {*SERVICES}
 
 
 def test_no_secret_is_in_the_file_or_in_an_environment():

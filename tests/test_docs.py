@@ -97,9 +97,9 @@ def commands() -> list[list[str]]:
 COMMANDS = commands()
 
 
-def of(*programs: str) -> list[Any]:
-    """Return the arguments of the commands that start one of these programs, each as a parameter of a test."""
-    return [pytest.param(words[1:], id=shlex.join(words)) for words in COMMANDS if Path(words[0]).name in programs]
+def of(program: str) -> list[list[str]]:
+    """Return the arguments of the commands that start a program."""
+    return [words[1:] for words in COMMANDS if Path(words[0]).name == program]
 
 
 def test_every_command_is_one_of_a_known_program() -> None:
@@ -122,8 +122,14 @@ def parsed(words: list[str]) -> tuple[str, dict[str, Any], list[str]]:
             return name, found.params, found.args
 
 
-@pytest.mark.parametrize("words", of("tsbench"))
-def test_the_commands_of_tsbench_are_understood(words: list[str]) -> None:
+def test_the_commands_of_tsbench_are_understood(subtests: pytest.Subtests) -> None:
+    for words in of("tsbench"):
+        with subtests.test(shlex.join(words)):
+            expect_understood(words)
+
+
+def expect_understood(words: list[str]) -> None:
+    """Verify that a command of ours is parsed, and that the scenarios, locustfiles and servers of it are there."""
     if words[0].startswith("--"):  # not parsed: some of these options act while they are
         assert [words] == [[name] for one in get_command(app).params for name in one.opts if name == words[0]]
         return
@@ -178,15 +184,13 @@ print(json.dumps({"asked": parsed.user_classes, "there": sorted(classes), "optio
 """
 
 
-def locust_commands() -> list[Any]:
+def locust_commands() -> list[list[str]]:
     """Return the arguments of commands of Locust, and of `tsbench web` those that it passes to Locust."""
-    found = [parameter for parameter in of("locust") if len(parameter.values[0]) > 1]  # `locust -f` is a name only
-    for parameter in of("tsbench"):
-        if parameter.values[0][:1] != ["web"]:
-            continue
-        _, given, rest = parsed(parameter.values[0])
-        if rest:
-            found.append(pytest.param(["-f", f"locustfiles/{given['target']}.py", *rest], id=parameter.id))
+    found = [words for words in of("locust") if len(words) > 1]  # `locust -f` is a name only
+    for words in of("tsbench"):
+        if words[0] == "web":
+            _, given, rest = parsed(words)
+            found += [["-f", f"locustfiles/{given['target']}.py", *rest]] if rest else []
     return found
 
 
@@ -198,41 +202,46 @@ def loaded(warm_locust: WarmLocust, words: list[str]) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.parametrize("words", locust_commands())
 def test_the_commands_of_locust_are_understood_with_the_locustfile_that_they_name(
-    warm_locust: WarmLocust, words: list[str]
+    warm_locust: WarmLocust, subtests: pytest.Subtests
 ) -> None:
-    found = loaded(warm_locust, words)
-    assert set(found["asked"]) <= set(found["there"])
+    for words in locust_commands():
+        with subtests.test(shlex.join(words)):
+            found = loaded(warm_locust, words)
+            assert set(found["asked"]) <= set(found["there"])
 
 
-@pytest.mark.parametrize("words", of("make"))
-def test_the_targets_of_make_are_there(words: list[str]) -> None:
-    done = subprocess.run(["make", "--dry-run", *words], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_the_targets_of_make_are_there(subtests: pytest.Subtests) -> None:
+    for words in of("make"):
+        with subtests.test(shlex.join(words)):
+            done = subprocess.run(["make", "--dry-run", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("words", of("docker"))
-def test_docker_compose_is_given_profiles_and_services_that_are_there(words: list[str]) -> None:
-    assert words[0] == "compose"
-    assert {"up", "cp"} & set(words)
-    for option, value in itertools.pairwise(words):
-        if option == "--profile":
-            assert any(value in service.get("profiles", []) for service in SERVICES.values())
-        if option in {"--scale", "cp"}:
-            assert re.split("[=:]", value)[0] in SERVICES
+def test_docker_compose_is_given_profiles_and_services_that_are_there(subtests: pytest.Subtests) -> None:
+    for words in of("docker"):
+        with subtests.test(shlex.join(words)):
+            assert words[0] == "compose"
+            assert {"up", "cp"} & set(words)
+            pairs = [*itertools.pairwise(words)]
+            profiles = {value for option, value in pairs if option == "--profile"}
+            assert profiles <= {profile for service in SERVICES.values() for profile in service.get("profiles", [])}
+            named = {re.split("[=:]", value)[0] for option, value in pairs if option in {"--scale", "cp"}}
+            assert named <= SERVICES.keys()
 
 
 # --- examples ---------------------------------------------------------------------------------------------------------
 
 
-def toml_blocks() -> list[Any]:
-    found = [(path, text) for path, language, text in BLOCKS if language == "toml"]
-    return [pytest.param(text, id=f"{path.stem}-{number}") for number, (path, text) in enumerate(found)]
+def test_the_scenarios_are_good_ones_and_so_are_their_parts(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for page, language, text in BLOCKS:
+        if language == "toml":
+            with subtests.test(page.name, text=text):
+                expect_good(text, tmp_path)
 
 
-@pytest.mark.parametrize("block", toml_blocks())
-def test_the_scenarios_are_good_ones_and_so_are_their_parts(block: str, tmp_path: Path) -> None:
+def expect_good(block: str, tmp_path: Path) -> None:
+    """Verify that a scenario, or a part of one, has as many cells as it says, and that all of them could run."""
     document = tomllib.loads(block)
     if "world" not in document:  # a part of a scenario
         whole = tomllib.loads(TINY)
@@ -294,10 +303,13 @@ def test_the_locustfile_runs_as_it_stands(tmp_path: Path) -> None:
     expect_checked(only(tmp_path, "results/*-locust/sqlite-wal"), code, command.stderr)
 
 
-@pytest.mark.parametrize("span", sorted({span for _, span in SPANS if re.search(r"[a-z/\d][<>]=?\d", span)}))
-def test_the_gates_are_gates(span: str) -> None:
-    for gate in expect_gates([span]):
-        parse_gate(gate)
+def test_the_gates_are_gates(subtests: pytest.Subtests) -> None:
+    spans = sorted({span for _, span in SPANS if re.search(r"[a-z/\d][<>]=?\d", span)})
+    assert spans
+    for span in spans:
+        with subtests.test(span):
+            for gate in expect_gates([span]):
+                parse_gate(gate)
 
 
 # --- what is listed ---------------------------------------------------------------------------------------------------
@@ -401,11 +413,10 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_links_lead_somewhere(path: Path) -> None:
-    for page, anchor in links(path):
-        assert page.exists(), page
-        assert not anchor or anchor in anchors(page), f"{page}#{anchor}"
+def test_links_lead_somewhere() -> None:
+    found = [(path.name, page, anchor) for path in PAGES for page, anchor in links(path)]
+    assert [one for one in found if not one[1].exists() or (one[2] and one[2] not in anchors(one[1]))] == []
+    assert len(found) > 50
 
 
 def test_files_that_are_named_are_there() -> None:

@@ -248,22 +248,19 @@ def test_a_full_disk_says_what_is_stored(tmp_path: Path) -> None:
 
 
 @pytest.mark.postgres
-def test_a_server_that_dies_in_a_load_is_named_with_what_was_stored(tmp_path: Path) -> None:
-    server = PostgresServer(tmp_path / "server")
-    server.start()
-    try:
-        words = ("--use-case", "cpu-only", "--scale", "50", "--rate", "2000", "--batch", "100", "--workers", "2")
-        command = Command(tmp_path, "tsbench", "load", "postgres", *words, "--endpoint", server.endpoint)
-        command.until_phase("load")
-        time.sleep(1)
-        server.kill()
-        assert command.wait() == 1, command.stderr
-        says(complaint(command.stderr), "the bulk load failed", " points are stored; remove them with: tsbench cleanup")
-        (status,) = (tmp_path / "results").glob("*/*.partial/status.json")
-        assert json.loads(status.read_text())["state"] == "failed"
-    finally:
-        server.kill()
-        server.remove()
+def test_a_server_that_dies_in_a_load_is_named_with_what_was_stored(
+    own_server: Callable[[PostgresServer], PostgresServer], tmp_path: Path
+) -> None:
+    server = own_server(PostgresServer(tmp_path / "server"))
+    words = ("--use-case", "cpu-only", "--scale", "50", "--rate", "2000", "--batch", "100", "--workers", "2")
+    command = Command(tmp_path, "tsbench", "load", "postgres", *words, "--endpoint", server.endpoint)
+    command.until_phase("load")
+    time.sleep(1)
+    server.kill()
+    assert command.wait() == 1, command.stderr
+    says(complaint(command.stderr), "the bulk load failed", " points are stored; remove them with: tsbench cleanup")
+    (status,) = (tmp_path / "results").glob("*/*.partial/status.json")
+    assert json.loads(status.read_text())["state"] == "failed"
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import subprocess
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 import pytest
@@ -25,6 +26,9 @@ from tsbench.targets.postgres.server import PostgresServer
 from tsbench.workload import queries
 from tsbench.workload.query_files import MS, Parser, line_of, made
 from tsbench.workload.world import World, WorldSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["place"]
 
@@ -190,23 +194,20 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
 
 @pytest.mark.postgres
 @pytest.mark.parametrize(("command", "phase"), [("load", "load"), ("query", "measure")])
-def test_a_server_that_dies_ends_the_command_in_one_line(command: str, phase: str, tmp_path: Path) -> None:
-    server = PostgresServer(tmp_path / "server", {"fsync": "off"})
-    server.start()
-    try:
-        where, world = ("--endpoint", server.endpoint), ("--use-case", "cpu-only", *WORLD)
-        assert loaded(tmp_path, "postgres", *where, *world)[0] == 0
-        asked(tmp_path / "q", "--count", "20000", "--type", "lastpoint")
-        what = (*world, "--batch", "50") if command == "load" else ("q",)
-        running = Command(tmp_path, "tsbench", command, "postgres", *what, *where, "--rate", "100")
-        running.until_phase(phase)
-        time.sleep(2)
-        kill_processes(server)
-        assert running.process.wait(120) == 1
-        says(complaint(running.stderr), "points are stored" if command == "load" else "queries were answered")
-    finally:
-        server.stop()
-        server.remove()
+def test_a_server_that_dies_ends_the_command_in_one_line(
+    own_server: Callable[[PostgresServer], PostgresServer], command: str, phase: str, tmp_path: Path
+) -> None:
+    server = own_server(PostgresServer(tmp_path / "server", {"fsync": "off"}))
+    where, world = ("--endpoint", server.endpoint), ("--use-case", "cpu-only", *WORLD)
+    assert loaded(tmp_path, "postgres", *where, *world)[0] == 0
+    asked(tmp_path / "q", "--count", "20000", "--type", "lastpoint")
+    what = (*world, "--batch", "50") if command == "load" else ("q",)
+    running = Command(tmp_path, "tsbench", command, "postgres", *what, *where, "--rate", "100")
+    running.until_phase(phase)
+    time.sleep(2)
+    kill_processes(server)
+    assert running.process.wait(120) == 1
+    says(complaint(running.stderr), "points are stored" if command == "load" else "queries were answered")
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ from tsbench.cli.main import main
 if TYPE_CHECKING:
     from tsbench.targets.postgres.server import PostgresServer
 
+pytestmark = pytest.mark.every_user
+
 REPOSITORY = Path(__file__).parent.parent.parent
 
 

@@ -22,23 +22,19 @@ from tsbench.scenario.spec import Scenario
 from tsbench.targets.postgres.server import PostgresServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+pytestmark = pytest.mark.every_user
 
 
 TWO_CELLS = ('name = "sqlite"\n', 'name = "sqlite"\n[matrix]\n"drive.users" = [2, 3]\n')
 
 
 @pytest.fixture
-def own_server(place: Path) -> Iterator[PostgresServer]:
-    """Start a PostgreSQL for the command's endpoint, which the test may damage."""
-    server = PostgresServer(place / "own", {"fsync": "off", "shared_buffers": "64MB"})
-    try:
-        server.start()
-    except UserMistake as mistake:
-        pytest.skip(str(mistake))
-    yield server
-    server.stop()
+def own_server(place: Path, own_server: Callable[[PostgresServer], PostgresServer]) -> PostgresServer:
+    """A PostgreSQL for the command's endpoint, which the test may damage."""
+    return own_server(PostgresServer(place / "own", {"fsync": "off", "shared_buffers": "64MB"}))
 
 
 def started(place: Path, *words: str, cells: tuple[tuple[str, str], ...] = ()) -> Command:

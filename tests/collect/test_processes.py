@@ -22,6 +22,8 @@ from tsbench.collect.processes import HostCollector, ServerCollector, Tree
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.every_user
+
 MEGABYTE = 1_000_000
 
 

@@ -17,7 +17,7 @@ from tsbench.errors import UserMistake
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.sysstat
+pytestmark = [pytest.mark.sysstat, pytest.mark.every_user]
 
 
 @pytest.fixture

@@ -21,8 +21,9 @@ from tsbench.servers.process import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.warm import WarmLocust
     from tsbench.targets.postgres.server import PostgresServer
+
+pytestmark = pytest.mark.every_user
 
 LOCUSTFILES = Path(__file__).parents[2] / "locustfiles"
 SMALL = ("--scale", "4", "--load-window", "2h", "--warmup", "0s", "--only-summary")
@@ -285,17 +286,12 @@ def test_data_that_one_process_at_a_time_may_open_is_loaded_driven_and_checked_i
 
 
 @pytest.mark.parametrize("words", [("--processes", "2"), ("--master",)], ids=" ".join)
-def test_several_load_processes_are_refused_where_one_may_open_the_data(
-    warm_locust: WarmLocust, tmp_path: Path, words: tuple[str, ...]
-) -> None:
-    port = str(free_port())
-    words = ("--headless", *SMALL, "-u", "2", "-t", "3s", "--master-bind-port", port, *words)
-    file = str(LOCUSTFILES / "duck.py")
-    done = warm_locust.run(tmp_path, "-f", file, *words, env={"TSBENCH_CLUSTER_SECRET": "0123456789abcdef" * 4})
-    assert done.code == 2
-    assert "Traceback" not in done.stderr, done.stderr
-    assert done.stderr.count("duckdb lets one process at a time open its data; use one load process") == 1, done.stderr
-    assert not [*tmp_path.rglob("spec.json")]
+def test_several_load_processes_are_refused_where_one_may_open_the_data(place: Path, words: tuple[str, ...]) -> None:
+    run = Bare(place, "-u", "2", "-t", "3s", *words, target="duck")
+    assert run.command.wait() == 2, run.said
+    assert "Traceback" not in run.said, run.said
+    assert run.said.count("duckdb lets one process at a time open its data; use one load process") == 1, run.said
+    assert not [*place.rglob("spec.json")]
 
 
 def test_options_that_cannot_work_are_named_before_anything_is_written(place: Path) -> None:

@@ -67,12 +67,12 @@ def _some_fail(name: str, act: Callable[[Stand], None], *says: str) -> Fault:
 
 FAULTS = (
     Fault("server killed in the measurement", signalled(server, signal.SIGKILL, "measured"),
-          (DIED, r"killed by SIGKILL"), validity="valid", quick=True),
+          (DIED, r"killed by SIGKILL"), validity="valid"),
     Fault("server killed in the checks", signalled(server, signal.SIGKILL, "check"),
           (DIED, r"killed by SIGKILL"), validity="valid", words=CHECKING),
     Fault("server suspended in the checks", suspended("checking"),
           (r"answers could not be checked", r"--set timeout\.check=4s", r'FROM "cpu"'),
-          words=(*CHECKING, *limits(check=2, connect=5)), resumed=KEPT, holds=some_measured, quick=True),
+          words=(*CHECKING, *limits(check=2, connect=5)), resumed=KEPT, holds=some_measured),
     Fault("disk full in the load", nothing, (r"no space left|No space left|disk full",),
           words=LOADING, before=small_disk("20m")),
     # A query that meets the drop is answered with what is still there, and then an answer is wrong.
@@ -94,7 +94,7 @@ FAULTS = (
     Fault("answers later than the limit", behaves("measured", lambda: proxy.Delay(2.5)),
           (r"timeout|no answer|could not be reached",), validity="valid", words=IMPATIENT, at="proxied"),
     Fault("answers cut in the middle", behaves("measured", proxy.Cut), (r"could not be reached any more",),
-          validity="valid", words=IMPATIENT, at="proxied", quick=True),
+          validity="valid", words=IMPATIENT, at="proxied"),
     Fault("garbage in place of answers", behaves("measured", lambda: proxy.Replace(b"SSH-2.0-OpenSSH_9.2\r\n")),
           (r"could not be reached any more|protocol|HTTP",), validity="valid", words=IMPATIENT, at="proxied"),
     _some_fail("HTTP 500 for writes", _answers("500 Internal Server Error", b'{"error":"engine is closed"}'),

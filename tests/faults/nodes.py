@@ -42,5 +42,5 @@ FAULTS = (
           (r"event restart node 2 at 8 s: the server did not come back: .*(?:node-2|results/)",),
           words=(), before=_events("12s", ("1s", "stop"), ("8s", "restart")), quick=True),
     Fault("disk full in the measurement", disk_full("measured"), (r"[Nn]o space left|disk full|free some room",),
-          words=("--set", "drive.duration=15s"), before=small_disk("600m"), cure=room, of_root=True, quick=True),
+          words=("--set", "drive.duration=15s"), before=small_disk("600m"), cure=room, of_root=True),
 )  # fmt: skip

@@ -174,7 +174,7 @@ FAULTS = (
     Fault("server suspended while it settles", _suspended_while_it_settles, SETTLE,
           words=(*SETTLING, *limits(settle=2)), at="own", quick=True),
     Fault("VACUUM kept waiting by somebody else's lock", _unsettled, SETTLE,
-          words=(*SETTLING, *limits(settle=2)), at="own", quick=True),
+          words=(*SETTLING, *limits(settle=2)), at="own"),
     Fault("server suspended in the measurement", suspended("measured"),
           (r"could not be reached any more", r"waited 2 s", r"--set timeout\.connect=4s"), validity="valid",
           words=IMPATIENT, holds=gate_failed(NO_DEATHS, "could not be reached any more"), quick=True),
@@ -200,7 +200,7 @@ FAULTS = (
           words=IMPATIENT, at="own", resumed=KEPT),
     Fault("table locked by somebody else in the checks", _locked("check"),
           (r"--set timeout\.check=2s", r"statement timeout"), words=(*CHECKING, *limits(check=1)), at="own",
-          resumed=KEPT, holds=some_measured, quick=True),
+          resumed=KEPT, holds=some_measured),
     Fault("sessions ended by the administrator", _sql(
               "measured",
               "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tsbench'"),

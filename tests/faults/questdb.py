@@ -68,7 +68,7 @@ FAULTS = (
           (r"QuestDB: 503 busy",), validity="valid", words=FIVE_SECONDS, at="proxied"),
     Fault("lie: 1 of 10 writes acknowledged and not stored",
           behaves("measure", lambda: proxy.Replay(proxy.writes, every=10)),
-          (r"acknowledged|stored",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT, quick=True),
+          (r"acknowledged|stored",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
     Fault("a bit of an answer changed", behaves("measure", lambda: proxy.Change(proxy.queries, bit_changed)),
           (r"wrong",), validity="invalid", words=FIVE_SECONDS, at="sql proxied", resumed=KEPT),
     Fault("lie: the answers of another query", behaves("measure", lambda: proxy.Replay(proxy.queries)),

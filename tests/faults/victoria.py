@@ -50,7 +50,7 @@ def _another_digit(answer: bytes) -> bytes:
 
 FAULTS = (
     Fault("server killed in the measurement", signalled(server, signal.SIGKILL, "measured"),
-          (DIED, r"killed by SIGKILL"), validity="valid", quick=True),
+          (DIED, r"killed by SIGKILL"), validity="valid"),
     Fault("server killed in the checks", signalled(server, signal.SIGKILL, "check"),
           (DIED, r"killed by SIGKILL"), validity="valid", words=CHECKING),
     Fault("server suspended in the checks", suspended("checking"),
@@ -73,7 +73,7 @@ FAULTS = (
           (r"wrong",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
     Fault("lie: 1 of 10 writes acknowledged and not stored",
           behaves("measure", lambda: proxy.Replay(proxy.writes, every=10)),
-          (r"acknowledged|stored",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT, quick=True),
+          (r"acknowledged|stored",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
     Fault("lie: the answers of another query", behaves("measure", lambda: proxy.Replay(proxy.queries)),
           (r"wrong",), validity="invalid", words=FIVE_SECONDS, at="proxied", resumed=KEPT),
 )  # fmt: skip

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.drive.webui import browser
 from tsbench.report import charts, frames, plots
 from tsbench.report.cells import load_cells
 from tsbench.report.html import write_report
@@ -21,9 +20,9 @@ from tsbench.results.figures import Stall, Steadiness
 from .synthetic import Shape, make_results
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.drive.webui import browser
     from tsbench.report.cells import Cell
 
 LIBRARY = {
@@ -98,15 +97,6 @@ def test_of_a_long_run_a_point_is_the_highest_latency_or_the_mean_rate():
 def page(tmp_path: Path) -> Path:
     shape = Shape(cell="pg-a", seconds=30, warmup=5, rate=30, ops=((f"write-{EVIL}", "write"), ("lastpoint", "query")))
     return write_report(make_results(tmp_path / "r", [shape, replace(shape, cell="pg-b", seed=2)]))
-
-
-@pytest.fixture
-def chromium(tmp_path: Path) -> Iterator[browser.Browser]:
-    if browser.program() is None:
-        pytest.skip(f"needs one of {', '.join(browser.PROGRAMS)}")
-    found = browser.Browser(tmp_path / "profile")
-    yield found
-    found.close()
 
 
 OPEN = "document.querySelectorAll('#runs details.run')[0].open = true"

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.drive.webui import browser
 from tsbench.cli.main import main
 from tsbench.measure.statistics import binomial_at_least, change_points, least_history
 from tsbench.report.comparison import FIGURES
@@ -22,6 +21,8 @@ from .synthetic import Shape, make_results
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.drive.webui.browser import Browser
 
 NOISE = 0.02
 
@@ -203,25 +204,21 @@ def test_otava_reads_the_files_and_finds_the_change(one: Path, tmp_path: Path):
 
 
 @pytest.mark.chromium
-def test_the_page_opens_offline_its_charts_zoom_together_and_fit_a_telephone(one: Path, tmp_path: Path):
-    if browser.program() is None:
-        pytest.skip(f"needs one of {', '.join(browser.PROGRAMS)}")
+def test_the_page_opens_offline_its_charts_zoom_together_and_fit_a_telephone(
+    one: Path, tmp_path: Path, chromium: Browser
+):
     place = history(one, tmp_path / "results", 24, slower)
     main(["history", str(place), "--out", str(tmp_path / "out")])
-    chromium = browser.Browser(tmp_path / "profile")
-    try:
-        chromium.resize(390, 900)
-        chromium.go(f"file://{tmp_path / 'out' / 'history.html'}")
-        titles = "[...document.querySelectorAll('#side-1 .u-title')].map(e => e.textContent)"
-        chromium.until(f"{titles}.length === 6", "the charts")
-        charts = "[...document.querySelectorAll('#side-1 .panels > div')].map(e => e.chart)"
-        chromium.ask(f"{charts}[0].setScale('x', {{min: 1788400000, max: 1789000000}})")
-        chromium.until(f"{charts}.every(u => u.scales.x.min === 1788400000)", "one time axis")
-        shown = chromium.ask("document.querySelector('#side-1 .shown').textContent")
-        assert shown == "2026-09-03 01:46 to 2026-09-10 00:26"
-        labels = chromium.ask(f"{charts}.map(u => u.series.map(s => s.label)).flat()")
-        assert labels.count("change") == 1
-        assert chromium.ask("document.documentElement.scrollWidth") <= 390
-        assert not chromium.errors
-    finally:
-        chromium.close()
+    chromium.resize(390, 900)
+    chromium.go(f"file://{tmp_path / 'out' / 'history.html'}")
+    titles = "[...document.querySelectorAll('#side-1 .u-title')].map(e => e.textContent)"
+    chromium.until(f"{titles}.length === 6", "the charts")
+    charts = "[...document.querySelectorAll('#side-1 .panels > div')].map(e => e.chart)"
+    chromium.ask(f"{charts}[0].setScale('x', {{min: 1788400000, max: 1789000000}})")
+    chromium.until(f"{charts}.every(u => u.scales.x.min === 1788400000)", "one time axis")
+    shown = chromium.ask("document.querySelector('#side-1 .shown').textContent")
+    assert shown == "2026-09-03 01:46 to 2026-09-10 00:26"
+    labels = chromium.ask(f"{charts}.map(u => u.series.map(s => s.label)).flat()")
+    assert labels.count("change") == 1
+    assert chromium.ask("document.documentElement.scrollWidth") <= 390
+    assert not chromium.errors

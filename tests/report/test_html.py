@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.drive.webui import browser
 from tsbench.report import charts
 from tsbench.report.html import write_report
 from tsbench.report.manifest import compared
@@ -23,6 +22,8 @@ from .synthetic import QUESTION, Shape, make_results, make_run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.drive.webui.browser import Browser
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
 
@@ -223,35 +224,23 @@ def longest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.chromium
 @pytest.mark.parametrize("width", [1_300, 390])
-def test_nothing_is_wider_than_the_page_folded_or_not(longest: Path, tmp_path: Path, width: int):
-    if browser.program() is None:
-        pytest.skip(f"needs one of {', '.join(browser.PROGRAMS)}")
-    chromium = browser.Browser(tmp_path / "profile")
-    try:
-        chromium.go(f"file://{longest}")
-        chromium.resize(width, 900)
-        for _ in ("folded", "open"):
-            assert chromium.ask(f"{OUTSIDE}({width})") == []
-            assert chromium.ask("document.documentElement.scrollWidth") <= width
-            assert chromium.ask(f"{SCROLLING}.length") == 0, "the head's table is read without scrolling"
-            chromium.ask("document.querySelectorAll('details').forEach(one => { one.name = ''; one.open = true })")
-        assert not chromium.errors
-    finally:
-        chromium.close()
+def test_nothing_is_wider_than_the_page_folded_or_not(longest: Path, chromium: Browser, width: int):
+    chromium.go(f"file://{longest}")
+    chromium.resize(width, 900)
+    for _ in ("folded", "open"):
+        assert chromium.ask(f"{OUTSIDE}({width})") == []
+        assert chromium.ask("document.documentElement.scrollWidth") <= width
+        assert chromium.ask(f"{SCROLLING}.length") == 0, "the head's table is read without scrolling"
+        chromium.ask("document.querySelectorAll('details').forEach(one => { one.name = ''; one.open = true })")
+    assert not chromium.errors
 
 
 @pytest.mark.chromium
-def test_a_link_of_the_head_opens_the_run_that_it_leads_to(longest: Path, tmp_path: Path):
-    if browser.program() is None:
-        pytest.skip(f"needs one of {', '.join(browser.PROGRAMS)}")
-    chromium = browser.Browser(tmp_path / "profile")
-    try:
-        chromium.go(f"file://{longest}")
-        assert chromium.ask("[...document.querySelectorAll('#runs details')].filter(one => one.open).length") == 0
-        chromium.click("document.querySelectorAll('#summary .sides a')[1]")
-        chromium.until("document.querySelector('#run-2').closest('details').open", "the run to unfold")
-    finally:
-        chromium.close()
+def test_a_link_of_the_head_opens_the_run_that_it_leads_to(longest: Path, chromium: Browser):
+    chromium.go(f"file://{longest}")
+    assert chromium.ask("[...document.querySelectorAll('#runs details')].filter(one => one.open).length") == 0
+    chromium.click("document.querySelectorAll('#summary .sides a')[1]")
+    chromium.until("document.querySelector('#run-2').closest('details').open", "the run to unfold")
 
 
 def test_the_words_of_the_page_are_explained_on_it(page: str):

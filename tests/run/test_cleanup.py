@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from tsbench.scenario.spec import RunSpec
     from tsbench.servers.cgroup import Group
 
+pytestmark = pytest.mark.every_user
+
 
 class Killed(BaseException):
     """Ends a run as SIGKILL would: nothing that follows is done."""

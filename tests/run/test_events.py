@@ -254,13 +254,13 @@ def test_users_that_are_added_and_taken_away_do_their_share(tmp_path: Path, proc
 
 
 def test_a_rate_that_changes_is_kept_and_its_arrivals_add_up(tmp_path: Path) -> None:
-    events = (change("4s", "rate", 200), change("8s", "rate", 25.5))
+    events = (change("2s", "rate", 200), change("4s", "rate", 25.5))
     where = (CLOSED, 'loop = "open"\nrate = 50\narrivals = "constant"')
-    code, said, summary = run(written(tmp_path, *events, target="sqlite", replaced=where))
+    code, said, summary = run(written(tmp_path, *events, target="sqlite", replaced=where, duration="8s"))
     assert code == 0, said
-    assert [one["at_s"] for one in summary["events"]] == [4.0, 8.0]
+    assert [one["at_s"] for one in summary["events"]] == [2.0, 4.0]
     assert [one["did"] for one in summary["events"]] == ["rate = 200", "rate = 25.5"]
-    assert summary["schedule"]["scheduled"] == pytest.approx(4 * 50 + 4 * 200 + 4 * 25.5, abs=3)
+    assert summary["schedule"]["scheduled"] == pytest.approx(2 * 50 + 2 * 200 + 4 * 25.5, abs=3)
 
 
 @pytest.mark.postgres
@@ -291,6 +291,17 @@ def test_a_victoriametrics_that_is_killed_has_lost_what_it_had_not_flushed(tmp_p
     assert 0.9 < summary["events"][1]["away_s"] < 10
 
 
+def begun(path: Path) -> subprocess.Popen[str]:
+    """Start a run, and wait until the first of its events was carried out."""
+    child = subprocess.Popen(command(path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    due = time.monotonic() + 90
+    while not list(path.parent.glob("results/*/*/process/events.json")):
+        assert child.poll() is None
+        assert time.monotonic() < due
+        time.sleep(0.02)
+    return child
+
+
 def _with_name(place: Path) -> list[psutil.Process]:
     return [
         process
@@ -305,34 +316,21 @@ def test_ctrl_c_while_the_server_is_away_leaves_nothing_behind(tmp_path: Path, d
     tmp_path.chmod(0o755)
     events = (event("1s", "pause", "15s"),) if do == "pause" else (event("1s", "kill"), event("16s", "restart"))
     path = written(tmp_path, *events, duration="20s", replaced=('stop_timeout = "3s"', ""))
-    results = tmp_path / "results"
-    child = subprocess.Popen(command(path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    due = time.monotonic() + 90
-    while not list(results.glob("*/*/process/events.json")):
-        assert child.poll() is None
-        assert time.monotonic() < due
-        time.sleep(0.05)
+    child = begun(path)
     child.send_signal(signal.SIGINT)
     began = time.monotonic()
     said = child.communicate(timeout=60)[0]
     assert child.returncode == 130, said
     assert time.monotonic() - began < 15, "ops that a pause holds up can end, so that nobody waits for their limit"
     assert _with_name(tmp_path) == []
-    assert not list(results.glob("*/*/server"))
+    assert not list(tmp_path.glob("results/*/*/server"))
 
 
 @pytest.mark.postgres
 def test_a_server_that_does_not_come_back_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    path = written(tmp_path, event("2s", "stop"), event("3s", "restart"))
-    results = tmp_path / "results"
-    child = subprocess.Popen(command(path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    due = time.monotonic() + 90
-    while not list(results.glob("*/*/process/events.json")):
-        assert child.poll() is None
-        assert time.monotonic() < due
-        time.sleep(0.02)
-    (environment,) = results.glob("*/*/env.json")
+    child = begun(written(tmp_path, event("2s", "stop"), event("3s", "restart")))
+    (environment,) = tmp_path.glob("results/*/*/env.json")
     (data,) = re.findall(r'"data_directory": "(.*?)"', environment.read_text(encoding="utf-8"))
     control = Path(data, "global", "pg_control")
     control.unlink()

@@ -1,4 +1,7 @@
-"""What was acknowledged is stored after a node was killed, and the loss is counted where nothing waits for a copy."""
+"""What was acknowledged is stored after a node was killed, and the loss is counted where nothing waits for a copy.
+
+The quick cases; `make kills` runs all of them, at many moments.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ MARKS = {"victoriametrics": "victoria", "influxdb1": "influxdb-1.8", "mariadb": 
     [
         pytest.param(name, MOMENTS[number], id=name, marks=getattr(pytest.mark, MARKS[case.target]))
         for number, (name, case) in enumerate(CASES.items())
+        if case.quick
     ],
 )
 def test_what_was_acknowledged_is_stored_or_its_loss_is_counted(tmp_path: Path, name: str, at_s: float) -> None:

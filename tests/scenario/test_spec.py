@@ -137,65 +137,37 @@ def test_an_override_that_cannot_be_is_a_mistake(tmp_path: Path, override: str) 
     ("override", "said"),
     [
         ("world.scal=7", "world.scal: unknown key; did you mean 'scale'?"),
-        ("drive.user=7", "drive.user: unknown key; did you mean 'users'?"),
-        ("wrld.scale=7", "wrld: unknown key; did you mean 'world'?"),
         ("target.shema=wal", "target.shema: unknown key; did you mean 'schema'?"),
         ("check.zzz=1", "check.zzz: unknown key; known are answers, sample, readback, failures"),
-        ("op=[{write = 1, wieght = 2}]", "op.0.wieght: unknown key; did you mean 'weight'?"),
         ("drive.steps=[{users = 1, duration = '1s', rampe = true}]", "drive.steps.0.rampe: unknown key"),
         ("world.scale=many", "world.scale: "),
         ("world.scale=0", "world.scale: "),
         ("world.scale=2.5", "world.scale: "),
         ("world.interval=ten", "world.interval: 'ten' is not a duration"),
         ("world.interval=0s", "world.interval: "),
-        ("world.start=yesterday", "world.start: 'yesterday' is not a time"),
-        ("world.late=0.9", "world.late: "),
         ("world.form=round", "world.form: "),
-        ("drive.duration=2.5s", "drive.duration: must be whole seconds"),
         ("drive.duration=0s", "drive.duration: "),
-        ("drive.loop=open", "drive: loop = 'open' needs a rate"),
-        ("drive.rate=5", "drive: a rate needs loop = 'open'"),
         ("drive.wait=['2s', '1s']", "drive: wait must be [shortest, longest]"),
-        ("drive.processes=5", "drive: 4 users cannot be spread over 5 processes"),
         ("drive=5", "drive: "),
         ("op=[]", "op: "),
-        ("op=[{weight = 1}]", "op.0: needs either write = POINTS or query = 'KIND'"),
         ("op=[{write = 1, query = 'lastpoint'}]", "op.0: needs either write = POINTS or query = 'KIND'"),
         ("op=[{query = 'lastpoint', mode = 'bulk'}]", "op.0: mode belongs to a write"),
         ("target={name = 5}", "target.name: "),
         ("matrix=5", "matrix: must be a table of key = [values]"),
         ("matrix.world.scale=5", "matrix.world.scale: must be a list of at least one value"),
-        ("matrix.world.scale=[]", "matrix.world.scale: must be a list of at least one value"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_file_and_the_key(tmp_path: Path, override: str, said: str) -> None:
     assert mistake(tmp_path, PLAIN, override).startswith(f"plain.toml: {said}")
 
 
-@pytest.mark.parametrize(
-    ("left_out", "said"),
-    [
-        (r"\[target\].*", "target: is missing"),
-        (r"name = .*?\n", "target.name: is missing"),
-        (r"use_case = .*?\n", "world.use_case: is missing"),
-    ],
-)
-def test_what_is_missing_is_named(tmp_path: Path, left_out: str, said: str) -> None:
-    text = re.sub(left_out, "", PLAIN, flags=re.DOTALL)
-    assert mistake(tmp_path, text).startswith(f"plain.toml: {said}")
+def test_a_target_without_a_name_is_named(tmp_path: Path) -> None:
+    assert mistake(tmp_path, re.sub(r"name = .*?\n", "", PLAIN)).startswith("plain.toml: target.name: is missing")
 
 
 def test_an_open_loop_has_no_think_time(tmp_path: Path) -> None:
     said = mistake(tmp_path, PLAIN, "drive.loop=open", "drive.rate=5", "drive.wait=1s")
     assert "an open loop takes its times from the rate" in said
-
-
-def test_a_file_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
-    load(tmp_path)
-    with pytest.raises(UserMistake, match=r"no such scenario; did you mean .*plain\.toml\?"):
-        Scenario.load(tmp_path / "plan.toml")
-    with pytest.raises(UserMistake, match="tsbench list scenarios"):
-        Scenario.load(tmp_path / "something-else-entirely.toml")
 
 
 def test_a_file_that_is_not_toml_is_a_mistake(tmp_path: Path) -> None:

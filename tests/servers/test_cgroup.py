@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from tsbench.servers.base import Server
 
+pytestmark = pytest.mark.every_user
+
 MB = 1_000_000
 
 

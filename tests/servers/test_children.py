@@ -16,6 +16,8 @@ import pytest
 import tsbench
 from tsbench.servers.children import Channel, Child, how_it_ended, program
 
+pytestmark = pytest.mark.every_user
+
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(99)"]
 
 

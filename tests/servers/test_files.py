@@ -18,6 +18,8 @@ from tsbench.targets.sqlite import SqliteServer
 if TYPE_CHECKING:
     from tsbench.servers.base import Server
 
+pytestmark = pytest.mark.every_user
+
 _PAGES = 512
 
 

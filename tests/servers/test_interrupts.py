@@ -24,6 +24,8 @@ from tsbench.servers.process import ServerProcess
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.every_user
+
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(99)"
 
 

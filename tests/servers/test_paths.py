@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tsbench.servers.base import Server
 
+pytestmark = pytest.mark.every_user
+
 AWKWARD = "a b = 100% #1?x=y&z+w;,'q\"$`\\%41ü€𝄞[b]*"
 KINDS: list[object] = ["memory", "null", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 KINDS += [pytest.param(f"influxdb-{v}", marks=getattr(pytest.mark, f"influxdb-{v}")) for v in ("1.6", "1.8", "2")]
@@ -38,35 +40,30 @@ def place(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_and_its_sessions_take_any_path(
-    kind: str, place: Path, request: pytest.FixtureRequest, influxdb_server: Callable[[str], Server]
+    kind: str, place: Path, own_server: Callable[[Server], Server]
 ) -> None:
     settings: Mapping[str, str] = {}
     name, _, version = kind.partition("-")
     if version:
-        influxdb_server(version)  # which skips where there is none
         settings, name = ({}, "influxdb2") if version == "2" else ({"version": version}, "influxdb1")
     elif name == "postgres":
-        request.getfixturevalue("postgres_server")
         settings = {"shared_buffers": "16MB"}
     elif name == "null":
         settings = {"service": "1ms"}
-    server, target = TARGETS[name].new_server(place, settings), registry.get(name)
-    try:
-        server.start()
-        schema = next(iter(target.schemas.values()))
-        session = target.connect(server.endpoint, schema)
-        session.run(schema.create([CPU], data.shared_tags()))
-        batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS + 1_000_000 * i for i in range(10)])
-        assert session.write(schema.encode(batch, WriteMode.BULK)) == 10
-        session.close()
-        again = target.connect(server.endpoint, schema)
-        if name != "null":
-            assert again.query(schema.compile(Count(CPU)), ("points",)).records == [(10,)]
-        again.close()
-        assert {path.name for path in place.parent.parent.iterdir()} <= {AWKWARD}
-    finally:
-        server.kill()
-        server.remove()
+    server, target = own_server(TARGETS[name].new_server(place, settings)), registry.get(name)
+    schema = next(iter(target.schemas.values()))
+    session = target.connect(server.endpoint, schema)
+    session.run(schema.create([CPU], data.shared_tags()))
+    batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS + 1_000_000 * i for i in range(10)])
+    assert session.write(schema.encode(batch, WriteMode.BULK)) == 10
+    session.close()
+    again = target.connect(server.endpoint, schema)
+    if name != "null":
+        assert again.query(schema.compile(Count(CPU)), ("points",)).records == [(10,)]
+    again.close()
+    assert {path.name for path in place.parent.parent.iterdir()} <= {AWKWARD}
+    server.kill()
+    server.remove()
     assert not place.exists()
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.every_user
+
 
 def serving(tmp_path: Path, program: str, **more: object) -> ServerProcess:
     return ServerProcess(

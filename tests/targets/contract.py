@@ -16,7 +16,7 @@ import json
 import math
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pytest
@@ -51,10 +51,12 @@ from tsbench.targets.target import Access, Target
 from tsbench.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tsbench.targets.base import Payload
+
+C = TypeVar("C", bound=ContractBase)
 
 
 @pytest.mark.contract
@@ -109,6 +111,7 @@ class TargetContract(ContractBase):
     # --- writing
 
     @of_every_layout
+    @pytest.mark.every_user
     def test_a_write_stores_exactly_the_points(
         self, session: Session, url: str, schema: Schema, mode: WriteMode
     ) -> None:
@@ -419,6 +422,23 @@ class TargetContract(ContractBase):
         assert all(isinstance(k, str) and isinstance(v, str) for k, v in facts.items())
         assert sum(sizes.values()) > 0
         assert all(isinstance(v, int) and v >= 0 for v in sizes.values())
+
+
+def round_trip(*also: str) -> Callable[[type[C]], type[C]]:
+    """Return a decorator that leaves the tests `of_every_layout` and `also` these of the contract, and a class's own.
+
+    It is for another version of a server that passes all of it, with the same session and schemas.
+    """
+
+    def shortened(contract: type[C]) -> type[C]:
+        for name, test in vars(TargetContract).items():
+            marks = getattr(test, "pytestmark", ())
+            is_short = of_every_layout.mark in marks or name in also or getattr(contract, name, None) is not test
+            if name.startswith("test_") and not is_short:
+                setattr(contract, name, None)
+        return contract
+
+    return shortened
 
 
 def arrived(payloads: Sequence[Payload]) -> list[Payload]:

@@ -23,7 +23,7 @@ from tsbench.measure.seconds import LogIndex
 from tsbench.targets.postgres.server import PostgresServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 LOCUSTFILE = Path(__file__).parents[3] / "locustfiles" / "postgres.py"
 SECONDS = 8
@@ -69,14 +69,13 @@ pytestmark = pytest.mark.netns
 
 
 @pytest.fixture
-def server(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[PostgresServer]:
-    """A server with a socket; `postgres_server` skips where there is none."""
+def server(own_server: Callable[[PostgresServer], PostgresServer], tmp_path: Path) -> Iterator[PostgresServer]:
+    """A server with a socket."""
     with socket_directory() as sockets:
-        server = PostgresServer(tmp_path / "pg", {"shared_buffers": "16MB", "unix_socket_directories": sockets})
-        server.start()
+        settings = {"shared_buffers": "16MB", "unix_socket_directories": sockets}
+        server = own_server(PostgresServer(tmp_path / "pg", settings))
         yield server
         server.kill()
-        server.remove()
 
 
 def start(host: str, results: Path, log: Path, *options: str, blind: bool) -> subprocess.Popen[bytes]:

@@ -8,49 +8,17 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from tests.drive.webui import browser
 from tests.drive.webui.browser import Browser, wait_until
 from tests.drive.webui.served import LOCUSTFILES, SMALL, Served
 from tsbench.servers.process import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.warm import WarmLocust
 
 SENTINEL = "sentinel-4711"
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Callable[..., Served]]:
-    """Starts Locust with its web UI; ended after the test."""
-    started: list[Served] = []
-
-    def start(*words: str, **variables: str) -> Served:
-        started.append(Served(tmp_path, *words, **variables))
-        return started[-1]
-
-    yield start
-    for one in started:
-        one.close()
-
-
-@pytest.fixture(scope="module")
-def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Return a Locust for tests that start nothing in it."""
-    locust = Served(tmp_path_factory.mktemp("one")).ready()
-    yield locust
-    locust.close()
-
-
-@pytest.fixture
-def chromium(tmp_path: Path) -> Iterator[Browser]:
-    if browser.program() is None:
-        pytest.skip(f"needs one of {', '.join(browser.PROGRAMS)}")
-    made = Browser(tmp_path / "profile")
-    yield made
-    made.close()
 
 
 def tab(title: str) -> str:
@@ -71,7 +39,7 @@ SEEN = """JSON.stringify({
 def test_a_ramp_is_seen_moving_in_every_tab_and_its_report_opens(
     served: Callable[..., Served], chromium: Browser, tmp_path: Path
 ) -> None:
-    locust = served().ready()
+    locust = served()
     chromium.go(f"{locust.url}/")
     chromium.click(button("Custom parameters"))
     labels = chromium.until("[...document.querySelectorAll('label')].map(e => e.innerText).join('|')", "the form")
@@ -113,7 +81,7 @@ STATUS = "document.getElementById('tsb-status').innerText"
 def test_the_page_says_what_the_report_says_and_a_second_test_has_other_classes_and_parameters(
     served: Callable[..., Served], chromium: Browser, tmp_path: Path
 ) -> None:
-    locust = served("--class-picker", "--gate", "failures<50%,write:max<1us").ready()
+    locust = served("--class-picker", "--gate", "failures<50%,write:max<1us")
     chromium.go(f"{locust.url}/")
     chromium.click(button("Custom parameters"))
     chromium.until("Boolean(document.querySelector('input[name=scale]'))", "the parameters")
@@ -191,7 +159,7 @@ def compact(text: str) -> str:
 
 @pytest.mark.chromium
 def test_the_charts_have_a_page_of_their_own_too(served: Callable[..., Served], chromium: Browser) -> None:
-    locust = served().ready()
+    locust = served()
     locust.start()
     chromium.go(f"{locust.url}/tsbench/")
     chromium.until("document.querySelectorAll('.tsb-legend b').length >= 15", "all legends")
@@ -200,7 +168,7 @@ def test_the_charts_have_a_page_of_their_own_too(served: Callable[..., Served], 
 
 
 def test_what_workers_send_adds_up_to_what_their_files_say(served: Callable[..., Served], tmp_path: Path) -> None:
-    locust = served("--processes", "2").ready()
+    locust = served("--processes", "2")
     wait_until(lambda: locust.get("/worker-count").json()["worker_count"] == 2, "two workers")
     locust.start(8)
     wait_until(lambda: any(row["op"] == "write-1" and row["count"] > 200 for row in locust.rows("latency")), "writes")
@@ -227,7 +195,7 @@ def seconds(locust: Served, more: int) -> None:
 def test_users_that_were_added_to_a_running_test_are_in_its_report_and_the_host_tab_says_what_the_verdict_says(
     served: Callable[..., Served], tmp_path: Path
 ) -> None:
-    locust = served().ready()
+    locust = served()
     locust.start(2)
     wait_until(lambda: locust.live()["users"] == 2, "two users")
     seconds(locust, 4)
@@ -248,7 +216,7 @@ def test_users_that_were_added_to_a_running_test_are_in_its_report_and_the_host_
 
 
 def test_a_password_guards_every_route_and_is_shown_nowhere(served: Callable[..., Served], tmp_path: Path) -> None:
-    locust = served("--processes", "2", TSBENCH_WEB_PASSWORD=SENTINEL, TSBENCH_PASSWORD=SENTINEL).ready()
+    locust = served("--processes", "2", TSBENCH_WEB_PASSWORD=SENTINEL, TSBENCH_PASSWORD=SENTINEL)
     routes = ("/", "/stats/requests", "/exceptions/csv", "/logs", "/tsbench/", "/tsbench/live", "/tsbench/report")
     for path in routes:
         answer = locust.get(path)
@@ -278,7 +246,7 @@ def test_a_password_guards_every_route_and_is_shown_nowhere(served: Callable[...
 
 
 def test_a_password_in_the_form_is_refused_and_shown_nowhere(served: Callable[..., Served]) -> None:
-    locust = served().ready()
+    locust = served()
     for field in ("endpoint", "host"):
         said = locust.refusal(**{field: f"sqlite://me:{SENTINEL}@there/x.db"})
         assert "holds a password" in said
@@ -291,7 +259,7 @@ def test_a_password_in_the_form_is_refused_and_shown_nowhere(served: Callable[..
 
 
 def test_a_mistake_in_the_form_does_not_end_the_workers(served: Callable[..., Served], tmp_path: Path) -> None:
-    locust = served("--processes", "2").ready()
+    locust = served("--processes", "2")
     wait_until(lambda: locust.get("/worker-count").json()["worker_count"] == 2, "two workers")
     (tmp_path / "a.db").write_text("no database, which is found only when the test is prepared" * 100)
     locust.start(endpoint=f"sqlite://{tmp_path / 'a.db'}")
@@ -392,7 +360,7 @@ def test_a_browser_says_whether_a_page_of_ours_asks(
 def test_locust_listens_on_this_host_alone_unless_told_otherwise(one: Served, served: Callable[..., Served]) -> None:
     listening = [c for c in psutil.Process(one.child.pid).net_connections() if c.status == psutil.CONN_LISTEN]
     assert {c.laddr.ip for c in listening if c.laddr.port == one.port} == {"127.0.0.1"}
-    told = served("--web-host", "0.0.0.0", TSBENCH_WEB_PASSWORD=SENTINEL).ready()
+    told = served("--web-host", "0.0.0.0", TSBENCH_WEB_PASSWORD=SENTINEL)
     listening = [c for c in psutil.Process(told.child.pid).net_connections() if c.status == psutil.CONN_LISTEN]
     assert {c.laddr.ip for c in listening if c.laddr.port == told.port} == {"0.0.0.0"}
 
@@ -419,7 +387,7 @@ def test_the_start_form_sets_what_it_has_fields_for_and_nothing_else(one: Served
 
 
 def test_a_test_that_runs_when_locust_ends_is_still_checked(served: Callable[..., Served], tmp_path: Path) -> None:
-    locust = served().ready()
+    locust = served()
     locust.start()
     wait_until(lambda: locust.rows("writes"), "writes")
     locust.close()
@@ -430,6 +398,6 @@ def test_a_test_that_runs_when_locust_ends_is_still_checked(served: Callable[...
 
 
 def test_there_is_no_report_before_a_test_has_run(served: Callable[..., Served]) -> None:
-    answer = served().ready().get("/tsbench/report")
+    answer = served().get("/tsbench/report")
     assert answer.status == 409
     assert "No test has run yet" in answer.text

@@ -4,47 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
-from tests.cli.support import nothing_left
 from tests.drive.webui.browser import wait_until
-from tests.drive.webui.served import Served
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
+    from tests.drive.webui.served import Served
     from tests.warm import WarmLocust
     from tsbench.targets.postgres.server import PostgresServer
 
 LARGE = {"scale": "400", "load_window": "24h"}
 """First data that takes longer to store than anybody would wait."""
-
-
-@pytest.fixture(scope="module")
-def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Return a Locust for tests that start nothing in it."""
-    locust = Served(tmp_path_factory.mktemp("one")).ready()
-    yield locust
-    locust.close()
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Callable[..., Served]]:
-    """Starts Locust with its web UI; ended after the test, with nothing left of it."""
-    started: list[Served] = []
-
-    def start(*words: str, **more: Any) -> Served:
-        started.append(Served(tmp_path, *words, **more))
-        return started[-1].ready()
-
-    with nothing_left():
-        yield start
-        for locust in started:
-            locust.close()
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from tsbench.servers.base import Server
 
+pytestmark = pytest.mark.every_user
+
 # --- placement
 
 

@@ -15,10 +15,9 @@ from tsbench.results.ledger import read_ledgers
 from tsbench.targets.influxdb.server import InfluxServer1
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-    from tsbench.servers.base import Server
 
 SCENARIO = """
 question = "What becomes of points that are older than the retention policy?"
@@ -46,13 +45,10 @@ name = "influxdb1"
 
 
 @pytest.fixture
-def server(influxdb_server: Callable[[str], Server], tmp_path: Path) -> Iterator[InfluxServer1]:
+def server(own_server: Callable[[InfluxServer1], InfluxServer1], tmp_path: Path) -> InfluxServer1:
     """A server that does not yet delete what has grown too old."""
-    influxdb_server("1.8")  # skips where there is none
-    server = InfluxServer1(tmp_path / "server", {"version": "1.8", "retention.check-interval": "24h"})
-    server.start()
-    yield server
-    server.stop()
+    settings = {"version": "1.8", "retention.check-interval": "24h"}
+    return own_server(InfluxServer1(tmp_path / "server", settings))
 
 
 def shorten_retention(url: str) -> None:

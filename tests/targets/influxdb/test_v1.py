@@ -10,17 +10,15 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from tests.targets import data
-from tests.targets.contract import TargetContract
+from tests.targets.contract import TargetContract, round_trip
 from tests.targets.data import CPU, START_NS, S
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, PartialWrite, WriteMode
 from tsbench.targets.base import Payload
-from tsbench.targets.influxdb.server import InfluxServer1
 from tsbench.targets.influxdb.v1 import TAGS, TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Measurement
@@ -178,6 +176,7 @@ class Influxdb1Contract(TargetContract):
 
 
 @getattr(pytest.mark, "influxdb-1.6")
+@round_trip("test_points_that_the_database_does_not_take_are_refused_alone_or_with_all_others_as_declared")
 class TestInfluxdb16(Influxdb1Contract):
     version = "1.6"
 
@@ -185,35 +184,6 @@ class TestInfluxdb16(Influxdb1Contract):
 @getattr(pytest.mark, "influxdb-1.8")
 class TestInfluxdb18(Influxdb1Contract):
     version = "1.8"
-
-
-# --- logging in
-
-
-@getattr(pytest.mark, "influxdb-1.8")
-def test_a_login_is_needed_where_the_server_wants_one(
-    influxdb_server: Callable[[str], Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    influxdb_server("1.8")
-    server = InfluxServer1(tmp_path, {"http.auth-enabled": "true"})
-    server.start()
-    place = server.endpoint.rpartition("/")[0]
-    with urllib.request.urlopen(f"{place}/query", b"q=CREATE USER me WITH PASSWORD 'let me in' WITH ALL PRIVILEGES"):
-        endpoint = server.endpoint.replace("//", "//me@")
-    (tmp_path / "password").write_text("let me in\n")
-    for value in (None, "wrong"):
-        if value:
-            monkeypatch.setenv("TSBENCH_PASSWORD", value)
-        with pytest.raises(UserMistake, match="set TSBENCH_PASSWORD") as caught:
-            TARGET.connect(endpoint, TAGS)
-        assert "wrong" not in str(caught.value)
-    monkeypatch.delenv("TSBENCH_PASSWORD")
-    monkeypatch.setenv("TSBENCH_PASSWORD_FILE", str(tmp_path / "password"))
-    session = TARGET.connect(endpoint, TAGS)
-    session.run(TAGS.create([CPU], {}))
-    assert session.write(TAGS.encode(data.batch(CPU, data.shared_tags(), time_ns=[START_NS]), WriteMode.MULTI)) == 1
-    session.close()
-    server.stop()
 
 
 @pytest.mark.parametrize(

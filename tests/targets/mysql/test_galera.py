@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tsbench.servers.base import Server
 
+pytestmark = pytest.mark.every_user
+
 SETTINGS = {"innodb_buffer_pool_size": "32M", "innodb_log_file_size": "16M"}
 SCHEMA = next(iter(MARIADB.schemas.values()))
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tsbench.model import Rows
     from tsbench.targets.target import Target
 
+pytestmark = pytest.mark.every_user
+
 
 @pytest.fixture
 def certificate() -> Iterator[Path]:
@@ -58,26 +60,21 @@ def cipher(target: Target, url: str) -> str:
 
 @pytest.mark.mariadb
 def test_a_server_is_verified_by_its_certificate_and_name(
-    mysql_server: Callable[[str], Any], certificate: Path, tmp_path: Path
+    own_server: Callable[[MariadbServer], MariadbServer], certificate: Path, tmp_path: Path
 ) -> None:
-    mysql_server("mariadb")  # or this is skipped
+    pytest.importorskip("MySQLdb", reason="mysqlclient is not installed; pip install 'tsbench[mysql]'")
     files = {"ssl_cert": str(certificate), "ssl_key": str(certificate.with_name("key.pem"))}
-    server = MariadbServer(tmp_path / "db", {"innodb_buffer_pool_size": "64M", "innodb_log_file_size": "64M", **files})
-    try:
-        server.start()
-        url = server.endpoint
-        verified = f"{url}&ssl-mode=VERIFY_IDENTITY"
-        assert cipher(MARIADB, url) == ""
-        assert cipher(MARIADB, f"{url}&ssl-mode=required").startswith("TLS_")
-        assert cipher(MARIADB, f"{verified}&ssl-ca={certificate}").startswith("TLS_")
-        with pytest.raises(UserMistake, match="TLS/SSL error: self-signed certificate"):
-            cipher(MARIADB, verified)
-        with pytest.raises(UserMistake, match="TLS/SSL error"):  # the same server by a name that it does not have
-            cipher(MARIADB, f"{verified}&ssl-ca={certificate}".replace("@127.0.0.1:", "@127.1:"))
-        assert cipher(MARIADB, url.replace("@127.0.0.1:", "@127.1:")) == ""
-    finally:
-        server.kill()
-        server.remove()
+    settings = {"innodb_buffer_pool_size": "64M", "innodb_log_file_size": "64M", **files}
+    url = own_server(MariadbServer(tmp_path / "db", settings)).endpoint
+    verified = f"{url}&ssl-mode=VERIFY_IDENTITY"
+    assert cipher(MARIADB, url) == ""
+    assert cipher(MARIADB, f"{url}&ssl-mode=required").startswith("TLS_")
+    assert cipher(MARIADB, f"{verified}&ssl-ca={certificate}").startswith("TLS_")
+    with pytest.raises(UserMistake, match="TLS/SSL error: self-signed certificate"):
+        cipher(MARIADB, verified)
+    with pytest.raises(UserMistake, match="TLS/SSL error"):  # the same server by a name that it does not have
+        cipher(MARIADB, f"{verified}&ssl-ca={certificate}".replace("@127.0.0.1:", "@127.1:"))
+    assert cipher(MARIADB, url.replace("@127.0.0.1:", "@127.1:")) == ""
 
 
 @pytest.mark.mariadb

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from tsbench.targets.postgres.server import PostgresServer
 
+pytestmark = pytest.mark.every_user
+
 SETTINGS = {"shared_buffers": "16MB", "fsync": "off", "synchronous_commit": "remote_apply"}
 
 

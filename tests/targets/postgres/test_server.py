@@ -1,39 +1,29 @@
 from __future__ import annotations
 
-import os
-import signal
 import stat
-import subprocess
-import sys
 import tempfile
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
 import psycopg
 import pytest
 
-from tests.servers.test_process import gone
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
 from tsbench.targets.postgres.server import PostgresServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.postgres
+pytestmark = [pytest.mark.postgres, pytest.mark.every_user]
 
 
 @pytest.fixture
-def server(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[PostgresServer]:
-    """A server of the test's own, which it may kill; `postgres_server` skips where there is none."""
-    server = PostgresServer(tmp_path / "pg", {"shared_buffers": "16MB", "work_mem": "5MB"})
-    server.start()
-    yield server
-    server.kill()
-    server.remove()
+def server(own_server: Callable[[PostgresServer], PostgresServer], tmp_path: Path) -> PostgresServer:
+    """A server of the test's own."""
+    return own_server(PostgresServer(tmp_path / "pg", {"shared_buffers": "16MB", "work_mem": "5MB"}))
 
 
 @contextmanager
@@ -48,27 +38,6 @@ def ask(server: PostgresServer, text: str) -> object:
     with psycopg.connect(server.endpoint, autocommit=True) as connection:
         cursor = connection.execute(text)
         return cursor.fetchall()[0][0] if cursor.description else None
-
-
-def test_what_was_committed_survives_a_kill_and_a_cold_start(server: PostgresServer) -> None:
-    before, endpoint = server.size(), server.endpoint
-    ask(server, "CREATE TABLE t AS SELECT generate_series(1, 100000) AS x")
-    assert server.size() > before + 1_000_000
-    pids = server.pids()
-    assert len(pids) > 4
-    server.kill()
-    assert not server.alive()
-    assert not any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in pids)
-    server.start()
-    assert server.endpoint == endpoint
-    assert ask(server, "SELECT count(*) FROM t") == 100_000
-    server.cold()
-    assert ask(server, "SELECT count(*) FROM t") == 100_000
-    server.stop()
-    server.stop()
-    assert (server.alive(), list(server.pids())) == (False, [])
-    server.remove()
-    assert server.size() == 0
 
 
 def test_it_is_durable_by_default_and_takes_settings(server: PostgresServer) -> None:
@@ -89,43 +58,18 @@ def test_nobody_logs_in_without_the_password(server: PostgresServer, monkeypatch
 
 
 def test_a_unix_socket_is_a_setting_and_needs_the_same_password(
-    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_server: Callable[[PostgresServer], PostgresServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PGPASSWORD", raising=False)
     with socket_directory() as sockets:
-        server = PostgresServer(tmp_path / "pg", {"shared_buffers": "16MB", "unix_socket_directories": sockets})
-        server.start()
-        try:
-            by_socket = f"host='{sockets}' port={server._port} user=postgres"
-            with psycopg.connect(by_socket, password=server._password()) as connection:
-                assert connection.execute("SELECT inet_client_addr()").fetchall() == [(None,)]
-            with pytest.raises(psycopg.OperationalError, match="password"):
-                psycopg.connect(by_socket, passfile="/nonexistent")
-        finally:
-            server.kill()
-            server.remove()
-
-
-def test_it_does_not_outlive_a_killed_parent(postgres_server: PostgresServer, tmp_path: Path) -> None:
-    program = """
-import sys, time
-from pathlib import Path
-from tsbench.targets.postgres.server import PostgresServer
-server = PostgresServer(Path(sys.argv[1]), {"shared_buffers": "16MB"})
-server.start()
-print(*server.pids(), flush=True)
-time.sleep(99)
-"""
-    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE) as parent:
-        assert parent.stdout is not None
-        # The session that asked whether the server is ready may be just ending.
-        family = []
-        for pid in parent.stdout.readline().split():
-            with suppress(psutil.NoSuchProcess):
-                family.append(psutil.Process(int(pid)))
-        assert len(family) > 4
-        os.kill(parent.pid, signal.SIGKILL)
-    assert all(gone(process, within_s=60) for process in family)
+        settings = {"shared_buffers": "16MB", "unix_socket_directories": sockets}
+        server = own_server(PostgresServer(tmp_path / "pg", settings))
+        by_socket = f"host='{sockets}' port={server._port} user=postgres"
+        with psycopg.connect(by_socket, password=server._password()) as connection:
+            assert connection.execute("SELECT inet_client_addr()").fetchall() == [(None,)]
+        with pytest.raises(psycopg.OperationalError, match="password"):
+            psycopg.connect(by_socket, passfile="/nonexistent")
+        server.kill()
 
 
 def test_a_missing_wheel_is_answered_with_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from tsbench.targets.postgres import TARGET, TIMESCALE
 from tsbench.targets.postgres.schemas import BRIN, BTREE, COMPRESSED, HYPERTABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tests.targets.contract_base import Alteration, Point
@@ -233,39 +233,35 @@ def test_the_servers_time_limit_is_unknown_and_the_session_goes_on(postgres_endp
 def test_statements_of_run_have_one_limit_together_and_the_next_op_its_own(postgres_endpoint: str) -> None:
     session = TARGET.connect(postgres_endpoint, BTREE, timeout_s=60)
     with pytest.raises(OpError) as caught:  # none of them takes as long as that
-        session.run([Statement("SELECT pg_sleep(0.6)")] * 9, timeout_s=2)
+        session.run([Statement("SELECT pg_sleep(0.3)")] * 9, timeout_s=1)
     assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "timeout")
-    session.query(Statement("SELECT pg_sleep(2.5)"), ("x",))
+    session.query(Statement("SELECT pg_sleep(1.2)"), ("x",))
     session.close()
 
 
 @pytest.mark.postgres
-def test_run_on_a_server_that_hangs_ends_at_its_limit(postgres_endpoint: str) -> None:
-    session = TARGET.connect(postgres_endpoint, BTREE, timeout_s=30)
+@pytest.mark.parametrize(
+    ("limit_s", "ask"),
+    [
+        (30.0, lambda session: session.run([Statement("SELECT 1")], timeout_s=0.1)),
+        (1.0, lambda session: session.query(Statement("SELECT 1"), ("x",))),
+    ],
+    ids=["run", "query"],
+)
+def test_a_server_that_hangs_is_unknown_after_the_limit_of_run_or_of_the_session(
+    postgres_endpoint: str, limit_s: float, ask: Callable[[Session], object]
+) -> None:
+    session = TARGET.connect(postgres_endpoint, BTREE, timeout_s=limit_s)
     pid = session.query(Statement("SELECT pg_backend_pid()"), ("pid",)).records[0][0]
     os.kill(pid, signal.SIGSTOP)
     try:
         with pytest.raises(OpError) as caught:
-            session.run([Statement("SELECT 1")], timeout_s=0.1)
-    finally:
-        os.kill(pid, signal.SIGCONT)
-    assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "timeout")
-    session.run([Statement("SELECT 1")], timeout_s=60)
-    session.close()
-
-
-@pytest.mark.postgres
-def test_a_server_that_hangs_is_unknown_after_the_time_limit(postgres_endpoint: str) -> None:
-    session = TARGET.connect(postgres_endpoint, BTREE, timeout_s=1.0)
-    pid = session.query(Statement("SELECT pg_backend_pid()"), ("pid",)).records[0][0]
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        with pytest.raises(OpError) as caught:
-            session.query(Statement("SELECT 1"), ("x",))
+            ask(session)
     finally:
         os.kill(pid, signal.SIGCONT)
     assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "timeout")
     assert session.query(Statement("SELECT 1"), ("x",)).records == [(1,)]
+    session.run([Statement("SELECT 1")], timeout_s=60)
     session.close()
 
 

@@ -17,16 +17,15 @@ from tsbench.errors import UserMistake
 from tsbench.model import Bucketed, Field, Measurement, OpError, Outcome, Raw, Window, WriteMode
 from tsbench.targets.base import Payload, Unsupported
 from tsbench.targets.questdb import TARGET
-from tsbench.targets.questdb.schemas import DEDUP, WIDE, ApplyWal
-from tsbench.targets.questdb.server import QuestServer
+from tsbench.targets.questdb.schemas import DEDUP, ApplyWal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Batch
     from tsbench.targets.base import Schema, Session
+    from tsbench.targets.questdb.server import QuestServer
 
 _BEHIND = "SELECT count(*) FROM wal_tables() WHERE sequencerTxn > writerTxn AND NOT suspended"
 
@@ -194,44 +193,6 @@ class TestQuestDB(TargetContract):
         session.run(cpu.remove)
         assert [one.name for one in session.objects([CPU, LAG])] == ["table tsbench_lag"]
         assert ask(url, "SELECT count() FROM cpu")[1] == [(0,)]
-
-
-@pytest.mark.questdb
-def test_a_login_is_needed_where_the_server_wants_one(
-    questdb_server: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = {
-        f"{door}.{what}": word for door in ("http", "pg") for what, word in (("user", "me"), ("password", "pw"))
-    }
-    server = QuestServer(tmp_path, settings)
-    server.start()
-    endpoint = server.endpoint.replace("//", "//me@", 1)
-    for value in (None, "wrong"):
-        if value:
-            monkeypatch.setenv("TSBENCH_PASSWORD", value)
-        with pytest.raises(UserMistake, match="set TSBENCH_PASSWORD") as caught:
-            TARGET.connect(endpoint, WIDE)
-        assert "wrong" not in str(caught.value)
-    monkeypatch.setenv("TSBENCH_PASSWORD", "pw")
-    TARGET.connect(endpoint, WIDE).close()
-    server.stop()
-    server.remove()
-
-
-@pytest.mark.questdb
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [
-        ({"no.such.key": "1"}, "no.such.key"),
-        ({"cairo.max.uncommitted.rows": "lots"}, "cairo.max.uncommitted.rows"),
-        ({"http.bind.to": "0.0.0.0:1"}, "is set by tsbench"),
-        ({"jar": "/nowhere.jar"}, "jar = '/nowhere.jar' is no file"),
-        ({"heap": "much"}, "heap = 'much': write Java's memory"),
-    ],
-)
-def test_a_wrong_setting_is_named(questdb_server: object, tmp_path: Path, settings: dict[str, str], why: str) -> None:
-    with pytest.raises(UserMistake, match=why):
-        QuestServer(tmp_path, settings).start()
 
 
 @pytest.mark.parametrize(

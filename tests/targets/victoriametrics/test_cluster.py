@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from tsbench.targets.base import Session
 
+pytestmark = pytest.mark.every_user
+
 # --- vmagent's queue
 
 

@@ -35,7 +35,7 @@ from tsbench.targets.victoriametrics.schemas import FIELDS, Flush
 from tsbench.targets.victoriametrics.server import VictoriaServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from tests.targets.contract_base import Alteration, Point
@@ -296,9 +296,10 @@ class TestVictoriaMetrics(TargetContract):
 
 
 @pytest.mark.victoria
-def test_a_server_is_killed_and_starts_again_with_what_was_flushed(victoria_server: object, tmp_path: Path) -> None:
-    server = VictoriaServer(tmp_path, {"inmemoryDataFlushInterval": "1h"})
-    server.start()
+def test_a_server_is_killed_and_starts_again_with_what_was_flushed(
+    own_server: Callable[[VictoriaServer], VictoriaServer], tmp_path: Path
+) -> None:
+    server = own_server(VictoriaServer(tmp_path, {"inmemoryDataFlushInterval": "1h"}))
     kept, lost = (data.batch(CPU, data.shared_tags(), time_ns=[START_NS + i * S]) for i in range(2))
     count = Raw(CPU, ("busy",), Window(START_NS, START_NS + 9 * S))
     session = TARGET.connect(server.endpoint, FIELDS)
@@ -314,38 +315,7 @@ def test_a_server_is_killed_and_starts_again_with_what_was_flushed(victoria_serv
     server.start()
     found: Rows = session.query(FIELDS.compile(count), count.columns)
     session.close()
-    server.stop()
-    server.remove()
     assert [row[0] for row in found.records] == [START_NS]
-
-
-@pytest.mark.victoria
-def test_a_login_is_needed_where_the_server_wants_one(
-    victoria_server: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = VictoriaServer(tmp_path, {"httpAuth.username": "me", "httpAuth.password": "let me in"})
-    server.start()
-    endpoint = server.endpoint.replace("//", "//me@")
-    for value in (None, "wrong"):
-        if value:
-            monkeypatch.setenv("TSBENCH_PASSWORD", value)
-        with pytest.raises(UserMistake, match="set TSBENCH_PASSWORD") as caught:
-            TARGET.connect(endpoint, FIELDS)
-        assert "wrong" not in str(caught.value)
-    monkeypatch.setenv("TSBENCH_PASSWORD", "let me in")
-    TARGET.connect(endpoint, FIELDS).close()
-    server.stop()
-    server.remove()
-
-
-@pytest.mark.victoria
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [({"no.such.flag": "1"}, "no.such.flag"), ({"storageDataPath": "/tmp"}, "is set by tsbench")],
-)
-def test_a_wrong_setting_is_named(victoria_server: object, tmp_path: Path, settings: dict[str, str], why: str) -> None:
-    with pytest.raises(UserMistake, match=why):
-        VictoriaServer(tmp_path, settings).start()
 
 
 @pytest.mark.parametrize(
