@@ -155,8 +155,8 @@ def query(
         results = new_results(out, name)
         with CellProgress(stderr, f"query {target}", unit="queries") as progress:
             note = partial(setattr, progress, "note")
-            summary, times, limit = ask(spec, asked, results, progress, how, note, made)
-    return ended(results, summary, *_query_lines(summary, times, workers), *([limit] if limit else []))
+            summary, times, limited = ask(spec, asked, results, progress, how, note, made)
+    return ended(results, summary, *_query_lines(summary, times, workers), *([limited] if limited else []))
 
 
 def _query_lines(summary: Summary, times: Mapping[str, Mapping[str, float]], workers: int) -> list[str]:

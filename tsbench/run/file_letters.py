@@ -138,7 +138,7 @@ class Letters:
             raise Odd
         for offset in range(0, int(lengths.max()), 8):
             columns = np.flatnonzero(lengths > offset)
-            pieces = [texts[i][offset : offset + 8] for i in columns]
+            pieces = [texts[i][offset : offset + 8] for i in columns.tolist()]
             wanted = np.array([int.from_bytes(piece, "little") for piece in pieces], dtype=np.uint64)
             masks = np.array([2 ** (8 * len(piece)) - 1 for piece in pieces], dtype=np.uint64)
             equal &= (((self._words[starts[:, columns] + offset] ^ wanted) & masks) == 0).all(axis=1)
