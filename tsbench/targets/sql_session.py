@@ -14,7 +14,7 @@ from tsbench.errors import UserMistake, one_line
 from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.servers.embedded import delete_file
 from tsbench.targets.base import Inventory, Operation, ServerObject, Statement, others_text
-from tsbench.targets.session import MEANT, OpSession, statement_of, undecodable
+from tsbench.targets.session import MEANT, OpSession, new_lock, statement_of, undecodable
 from tsbench.targets.sql import OWN_TAGS, TAGS_FOLLOW, quoted, table_names
 
 if TYPE_CHECKING:
@@ -115,6 +115,8 @@ class FileSession(OpSession[Any]):
         self.due_s = float("inf")
         self._may_commit = False
         """True from when a statement is sent that commits a write."""
+        self._lock, self._closing = new_lock(), False
+        """Held by the op that uses the connection, and whether it is to be closed as soon as none does."""
 
     @staticmethod
     @abstractmethod
@@ -126,6 +128,7 @@ class FileSession(OpSession[Any]):
         self.due_s = due_s
 
     def begin(self, timeout_s: float) -> Any:
+        self._lock.acquire()
         self._may_commit = False
         self.limit(time.monotonic() + timeout_s)
         return self._connection
@@ -133,8 +136,15 @@ class FileSession(OpSession[Any]):
     def end(self, connection: Any, error: BaseException | None, timeout_s: float) -> None:
         del timeout_s
         self.limit(float("inf"))
-        if error is None:
-            return
+        try:
+            if error is not None:
+                self._raise_for(error, connection)
+        finally:
+            self._lock.release()
+            if self._closing:
+                self._close_unused()
+
+    def _raise_for(self, error: BaseException, connection: Any) -> None:
         is_undone = self._is_undone(connection)
         if isinstance(error, self.error):
             cause = self.cause_of(error)
@@ -188,8 +198,27 @@ class FileSession(OpSession[Any]):
             return inventory(self._fetch, self.like_ours, measurements, series=series)
 
     def close(self) -> None:
+        """Close the connection, after the op that uses it, which is interrupted.
+
+        That is the op of a user who was killed: its thread goes on. To close SQLite's connection under it crashed the
+        process.
+        """
+        self._closing = True
+        if not self._close_unused():
+            self.limit(float("-inf"))
+
+    def _close_unused(self) -> bool:
+        """Close the connection unless an op uses it; return whether none did."""
+        if not self._lock.acquire(blocking=False):
+            return False
         with suppress(self.error):
-            self._connection.close()
+            self.disconnect()
+        self._lock.release()
+        return True
+
+    def disconnect(self) -> None:
+        """Close the connection, which nobody uses."""
+        self._connection.close()
 
 
 def foreign_file(path: Path) -> UserMistake:

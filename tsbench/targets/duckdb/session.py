@@ -148,10 +148,10 @@ class DuckdbSession(FileSession):
         log = self._path.with_name(f"{self._path.name}.wal")
         return {"table": int(table), "log": log.stat().st_size if log.exists() else 0}
 
-    def close(self) -> None:
+    def disconnect(self) -> None:
         """Close the connection; the last one of a process writes the log into the file and unlocks it."""
         _watchdog.forget(self)
-        super().close()
+        super().disconnect()
 
 
 _CAUSES = {
