@@ -1,7 +1,7 @@
 """Files of points to load: plain or compressed, of standard input or a pipe, in line protocol.
 
-Lines are handed out in their order, and nothing of them is changed. A line that is none is named by its number; all
-lines before it are stored first.
+Lines are handed out unchanged and in their order. The error for a malformed line has its number; all lines before it
+are stored first.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def read_lines(blocks: Iterator[bytes], count: int, limit: int | None = None) ->
 
 
 def looks_right(lines: Lines) -> bool:
-    """Return True unless some line is certainly none: each has two spaces, and one more `=` than commas."""
+    """Return False if some line is certainly malformed: each has two spaces, and one more `=` than commas."""
     data, count = lines.data, lines.count
     if b"\\" in data or b'"' in data or b"#" in data:
         return False
@@ -217,7 +217,7 @@ def not_a_line(lines: Lines, index: int, why: str) -> Broken:
 
 
 def good_part(lines: Lines) -> tuple[Lines, Broken | None]:
-    """Return the lines before the first one that is none, without comments and empty ones, and the error for it."""
+    """Return the lines before the first malformed one, without comments and empty ones, and the error for that one."""
     kept: list[bytes] = []
     for index, line in enumerate(lines.split()):
         if not line.strip() or line.startswith(b"#"):
