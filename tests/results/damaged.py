@@ -367,7 +367,7 @@ def read_all(made: Path, out: Path) -> int:
     from tsbench.report.comparison import compare, lines, sides_at
     from tsbench.results.rundir import find_runs
     from tsbench.run.cleanup import leftovers
-    from tsbench.run.figures import measured, recorded
+    from tsbench.run.measurement import measured, recorded
     from tsbench.scenario.spec import Scenario
 
     code = main(

@@ -7,7 +7,7 @@ import polars as pl
 from tsbench.collect.recording import write_rows
 from tsbench.results.panels import Panel, write_panels
 from tsbench.results.rundir import RunDir
-from tsbench.run.figures import steadiness_with_counters
+from tsbench.run.measurement import steadiness_with_counters
 
 if TYPE_CHECKING:
     from pathlib import Path

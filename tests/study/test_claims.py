@@ -9,7 +9,7 @@ from tests.results.made import limit, measured, op_figures, size
 from tsbench.errors import UserMistake
 from tsbench.results.json_files import read_json
 from tsbench.results.summary import Check, GateResult, Summary, Validity
-from tsbench.study.claims import Claim, Figure, expect_cells, read_claims, read_figures
+from tsbench.study.claims import Claim, Figure, Study
 from tsbench.study.verdicts import evaluate, shown_figures
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ def test_a_malformed_table_is_one_line_that_names_the_file(tmp_path, table: str,
     text = 'text = "t"\n' if table == "claim" else ""
     path.write_text(f"[[{table}]]\n{text}{lines}\n")
     with pytest.raises(UserMistake, match=word) as caught:
-        (read_claims if table == "claim" else read_figures)(path)
+        Study.read(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -302,10 +302,10 @@ def test_claims_and_figures_about_unknown_cells_are_refused(tmp_path):
     path = tmp_path / "s.toml"
     path.write_text(f'[[claim]]\ntext = "t"\nkind = "growth"\nfigure = "points/s"\npublished = 2\n{TWO}\n')
     with pytest.raises(UserMistake, match=r"claim.0.rungs: no cell is called 'b'"):
-        expect_cells(path, ["a", "c"])
+        Study.read(path).expect_cells(["a", "c"])
     path.write_text('[[figure]]\nfigure = "points/s"\npublished = { single-1O = 2 }\n')
     with pytest.raises(UserMistake, match=r"figure.0.published: no cell .* did you mean 'single-10'\?"):
-        expect_cells(path, ["single-10"])
+        Study.read(path).expect_cells(["single-10"])
 
 
 STUDY = """

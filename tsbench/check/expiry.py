@@ -1,4 +1,4 @@
-"""Points that a database may have deleted by itself, since they are older than it keeps them: none of them is lost."""
+"""Expired points: older than the database keeps them, so that it may have deleted them; they do not count as lost."""
 
 from __future__ import annotations
 

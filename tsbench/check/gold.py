@@ -134,7 +134,7 @@ class Gold:
         return cast("list[Located]", found)
 
     def packed(self, query: Query, rows: Rows) -> Answer:
-        """Return an answer as columns, or why it is none."""
+        """Return an answer as columns, or as a difference if it cannot be one."""
         return packed_answer(query, rows, self._names(query))
 
     def packed_canonical(self, query: Query, rows: Sequence[Row]) -> Packed:

@@ -51,7 +51,7 @@ class _Given:
 
 
 class MovingTracker(Tracker):
-    """Newest rows that may be any that were sent, for `Latest` queries of one measurement and the same fields.
+    """Checks newest rows that depend on the moment, for `Latest` queries of one measurement and the same fields.
 
     Of each series a row may be no older than the newest one that was acknowledged before the question was sent, and
     must have been sent before the answer ended. Without the times of questions and writes, or where acknowledged writes
@@ -179,7 +179,7 @@ class MovingTracker(Tracker):
             yield one.question, one.difference or self._judge(one)
 
     def _bounds(self, one: _Given, chosen: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-        """Return the oldest time that the row of each series may have, the least number where it may be missing."""
+        """Return the oldest time that the row of each series may have; NEVER_NS if it may be missing."""
         question = one.question
         bounds = self._all.time_ns if question.quiet else self._loaded.time_ns
         if question.sent_ns and not question.quiet and self._shows_at_once:

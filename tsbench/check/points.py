@@ -31,10 +31,10 @@ SURE = {Outcome.OK: True, Outcome.UNKNOWN: False, Outcome.PARTIAL: False}
 
 @dataclass(slots=True, eq=False)
 class Slab:
-    """All points of a measurement from the end of its slab before to `end_ns` (excluded), sorted by time.
+    """All points of a measurement from the end of its previous slab to `end_ns` (excluded), sorted by time.
 
-    `whole` means that every series has one point at every tick, in the same order at each. Of points that may or may
-    not be stored, `sure` is False, and so it is of copies that a schema does not keep; None means that all are sure.
+    `whole` means that every series has one point at every tick, in the same order at each. `sure` is False for points
+    that may or may not be stored, and for copies that a schema does not keep; None means that all are sure.
     `sent_ns` and `ended_ns` are the times at which their writes were sent and ended, 0 for the bulk load.
     """
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tsbench.model import Query
 
 Answer: TypeAlias = Packed | Difference
-"""An answer as columns, or why it is none."""
+"""An answer as columns, or a difference that says why it cannot be one."""
 Found: TypeAlias = "Difference | list[Located] | None"
 """The difference of an answer; of stored rows a list of all, which may be empty."""
 _PIECE_ROWS = 250_000

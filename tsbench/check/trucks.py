@@ -1,4 +1,4 @@
-"""The gold answers to the questions about trucks, added up from slabs of points; `use_cases.iot` says what they are.
+"""The gold answers to the questions about trucks, added up from slabs of points; `use_cases.iot` defines them.
 
 What is kept of the points is a number and a sum per truck, or per truck and bucket of ten minutes.
 """

@@ -77,7 +77,7 @@ def answer(found: Sides, repeat: str = _REPEAT) -> tuple[str, ...]:
 
 
 def said_reasons(cells: Sequence[Cell], sentences: Sequence[str]) -> tuple[str, ...]:
-    """Return the reason of the only run that is not valid if an answer holds it whole, else nothing."""
+    """Return the reason of the only run that is not valid, if an answer quotes it in full; else nothing."""
     reasons = [cell.validity.reason for cell in cells if not cell.validity.is_valid]
     whole = len(reasons) == 1 and any(f"({reasons[0]})" in sentence for sentence in sentences)
     return tuple(reasons) if whole else ()

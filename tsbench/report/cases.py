@@ -78,7 +78,7 @@ def by_case(cells: Sequence[Cell], usage: pd.DataFrame) -> Figure | None:
 def _op_panels(cells: Sequence[Cell]) -> tuple[list[tuple[str, list[str]]], int]:
     """Return each panel's title with every run's op in it (or ""), and the number of panels that were left out."""
     found: list[tuple[str, list[str]]] = []
-    for kind, title in set_plots.KINDS.items():
+    for kind, title in style.KINDS.items():
         of = [[op for op in cell.ops if frames.kind_of(cell, op) == kind] for cell in cells]
         names = list(dict.fromkeys(op for ops in of for op in ops))
         if (

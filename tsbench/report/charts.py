@@ -20,7 +20,7 @@ from matplotlib.colors import to_hex
 
 from tsbench.measure.hist import Histogram, lowest_of, scan_log
 from tsbench.report import frames, style
-from tsbench.report.style import BLUE, GREEN, INK
+from tsbench.report.style import INK, KIND_COLOURS, KINDS
 from tsbench.results.reading import files_of
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ MOST_POINTS = 720
 """Maximum number of points of a line; of longer runs each point stands for several seconds."""
 STEPS = 10
 """Rows of a heat map per power of ten of the latency."""
-_COLOURS = {"write": BLUE, "query": GREEN}
-_TITLES = {"write": "Writes", "query": "Queries"}
 _PIXELS = 1.3  # width of a line for one of 1 pt
 
 
@@ -214,7 +212,7 @@ def _heat_maps(cell: Cell, xs: list[list[float]]) -> list[dict[str, Any]]:
             continue
         first = -math.floor(cell.summary.measured.window.warmup_s) if cell.summary.measured else 0
         seconds = np.arange(first, first + len(grid), every, dtype=float)
-        chart = {"title": f"{_TITLES[kind]}: ops by {cell.time} time", "colour": _COLOURS[kind], "steps": STEPS}
+        chart = {"title": f"{KINDS[kind]}: ops by {cell.time} time", "colour": KIND_COLOURS[kind], "steps": STEPS}
         chart |= {"x": _place(xs, seconds), "every": every, "least": int(used[0]), "most": int(used[-1])}
         maps.append(chart | {"counts": [_column(row) for row in summed]})
     return maps

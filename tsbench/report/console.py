@@ -90,7 +90,7 @@ def print_summary(console: Console, results: Path) -> None:
         kinds = f"p50, p99 and max are {time_label(cells)}s{how}.{struck}"
         console.print(Text(kinds, style="dim"), soft_wrap=not console.is_terminal)
     _print_once(console, _cold_starts(cells))
-    _print_once(console, (said for cell in cells for said in _remarks(cell)))
+    _print_once(console, ((cell.name, Text(f"{said}.", style="dim")) for cell in cells for said in remarks(cell)))
     known = said_reasons(cells, answered)
     _print_once(console, (said for cell in cells for said in _faults(cell, known)))
 
@@ -129,12 +129,6 @@ def _cold_starts(cells: Sequence[Cell]) -> Iterator[tuple[str, Text]]:
     for name, of in by_cell(cells).items():
         for label, time in first_ops(of):
             yield name, Text(f"{label} after the cold start: {time}")
-
-
-def _remarks(cell: Cell) -> Iterator[tuple[str, Text]]:
-    """Yield what to know about a run's figures."""
-    for remark in remarks(cell):
-        yield cell.name, Text(f"{remark}.", style="dim")
 
 
 def _faults(cell: Cell, known: Collection[str]) -> Iterator[tuple[str, Text]]:

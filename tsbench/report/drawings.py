@@ -81,27 +81,22 @@ def of_all(sides: Sequence[Side], data: Mapping[str, Data], wanted: Wanted = eve
     """Return the wanted plots that compare all sides: those of repeats are the medians of their runs."""
     if len(sides) < 2:
         return {}
-    cells, parts = [], []
-    for side in sides:
-        cell = middle_cell(side)
-        of = [data[run.name] for run in side.runs]
-        used = [frames.usage_of(run, one.host, one.server, one.nodes) for run, one in zip(side.runs, of, strict=True)]
-        found = (
-            (frames.concat([one.ops for one in of]), ("second", "op")),
-            (
-                frames.concat([one.latency for one in of], frames.LATENCY_COLUMNS),
-                ("kind", "op", "time", "percentile"),
-            ),
-            (frames.concat(used, frames.USAGE_COLUMNS), ("who",)),
-        )
-        cells.append(cell)
-        parts.append([middle_rows(side, cell.name, frame, by) for frame, by in found])
-    ops, latency, usage = (
-        frames.concat(list(of), columns)
-        for of, columns in zip(
-            zip(*parts, strict=True), (OPS_COLUMNS, frames.LATENCY_COLUMNS, frames.USAGE_COLUMNS), strict=True
-        )
-    )
+    cells = [middle_cell(side) for side in sides]
+
+    def together(of: Callable[[Cell], pd.DataFrame], columns: Mapping[str, str], by: Sequence[str]) -> pd.DataFrame:
+        parts = [
+            middle_rows(side, cell.name, frames.concat([of(run) for run in side.runs], columns), by)
+            for side, cell in zip(sides, cells, strict=True)
+        ]
+        return frames.concat(parts, columns)
+
+    def used(run: Cell) -> pd.DataFrame:
+        return frames.usage_of(run, data[run.name].host, data[run.name].server, data[run.name].nodes)
+
+    by_percentile = ("kind", "op", "time", "percentile")
+    ops = together(lambda run: data[run.name].ops, OPS_COLUMNS, ("second", "op"))
+    latency = together(lambda run: data[run.name].latency, frames.LATENCY_COLUMNS, by_percentile)
+    usage = together(used, frames.USAGE_COLUMNS, ("who",))
     plotted: dict[str, tuple[Callable[[], Figure | None], str]] = {
         "cases": (partial(cases.by_case, cells, usage), "Times per op, CPU and memory of every run, side by side"),
         "percentiles": (partial(set_plots.percentiles, cells, latency), "Latency by percentile, a line per run"),

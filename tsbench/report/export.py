@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,7 @@ from tsbench.report.comparison import to_json
 from tsbench.results.json_files import read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from typing import TypeAlias
 
@@ -80,6 +82,22 @@ class Exports:
             found = [read_json(path / "summary.json") | said for path, said in zip(results, answers, strict=True)]
             content = found[0] if len(found) == 1 else found
             write_file(self.json, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def writing_into(place: Path) -> Iterator[None]:
+    """Make a directory, and raise Broken for errors of writing into it."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise Broken(f"cannot write into {place}: {why}; free some room or choose another --out") from None
+
+
+def plain_name(name: str) -> str:
+    """Return a name for a file in which other characters than letters, digits and `_.=-` are replaced."""
+    return re.sub(r"[^\w.=-]+", "_", name, flags=re.ASCII)
 
 
 def write_file(path: Path, text: str) -> None:

@@ -169,7 +169,7 @@ def _serves(rule: Rule, sides: Sequence[Side], loop: str) -> bool:
 
 
 def _is_fair(rule: Rule, side: Side, sides: Sequence[Side], loop: str) -> bool:
-    """Return False for speeds of a side whose load was the generator's, but for a rate that is the best even so."""
+    """Return False for a speed of a side that the load generator limited, unless it is a rate and the best of all."""
     if not side.is_generators or loop != "closed" or rule in (*ECONOMY, *LOADS):
         return True
     others = [median(rule.key, other) for other in sides if other is not side and rule.key in other.figures]

@@ -7,7 +7,6 @@ to letters, digits and `_.=-`.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -15,21 +14,20 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tsbench.errors import Broken, UserMistake
+from tsbench.errors import UserMistake
 from tsbench.measure.hist import (
     Histogram,
     Interval,
     SparseHistogram,
     lowest_of,
-    scan_log,
     write_interval,
     write_log_head,
 )
 from tsbench.report import drawings, frames, head_plots, style
+from tsbench.report.export import plain_name, writing_into
 from tsbench.report.metrics import COMPARED
 from tsbench.report.results import Results, tabled
 from tsbench.report.sides import sides_of
-from tsbench.results.reading import damaged, files_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -63,8 +61,7 @@ class Export:
         Broken
             If a file cannot be written.
         """
-        try:
-            self.place.mkdir(parents=True, exist_ok=True)
+        with writing_into(self.place):
             asked = [*dict.fromkeys(formats)]
             if pictures := [name for name in asked if name in {"svg", "png"}]:
                 self._plots(pictures, charts)
@@ -77,14 +74,11 @@ class Export:
                     self._new("metrics", "openmetrics.txt").write_text(openmetrics(self.sets), encoding="utf-8")
                 else:
                     self._histograms(name)
-        except OSError as error:
-            why = error.strerror or type(error).__name__
-            raise Broken(f"cannot write into {self.place}: {why}; free some room or choose another --out") from None
         return self.written
 
     def _new(self, name: str, suffix: str) -> Path:
         """Return a path that no file of this export has yet, for a name of any characters."""
-        plain = re.sub(r"[^\w.=-]+", "_", name, flags=re.ASCII)[:120].lstrip(".") or "_"
+        plain = plain_name(name)[:120].lstrip(".") or "_"
         taken = {path.name for path in self.written}
         names = chain([plain], (f"{plain}-{number}" for number in range(2, len(taken) + 3)))
         path = self.place / next(f"{one}.{suffix}" for one in names if f"{one}.{suffix}" not in taken)
@@ -171,15 +165,9 @@ def merged_log(cell: Cell) -> list[Interval]:
         If a log is damaged.
     """
     found: dict[tuple[float, str], list[Interval]] = {}
-    for path in files_of(cell.run / "latency", "*.hlog"):
-        try:
-            for line in scan_log(path):
-                interval = Interval(line.tag, line.start_s, line.length_s, line.decode())
-                found.setdefault((line.start_s, line.tag), []).append(interval)
-        except ValueError as error:
-            raise UserMistake(f"{error}; run the cell again with --resume") from None
-        except OSError as error:
-            raise damaged(path, error) from None
+    for _, line, seen in frames.logged(cell):
+        interval = Interval(line.tag, line.start_s, line.length_s, seen)
+        found.setdefault((line.start_s, line.tag), []).append(interval)
     return [
         replace(of[0], histogram=SparseHistogram.sum([one.histogram for one in of])) for _, of in sorted(found.items())
     ]

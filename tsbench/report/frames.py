@@ -39,8 +39,10 @@ from tsbench.results.rundir import (
 from tsbench.results.summary import PHASES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from tsbench.measure.hist import LogLine, SparseHistogram
 
 ALL = "*"
 """Name of the op under which `latency` has all ops of a kind, merged."""
@@ -225,6 +227,24 @@ def _latency(cell: Cell) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else _empty(LATENCY_COLUMNS)
 
 
+def logged(cell: Cell) -> Iterator[tuple[Path, LogLine, SparseHistogram]]:
+    """Yield the lines of a run's logs of latencies, each with its file and its histogram.
+
+    Raises
+    ------
+    UserMistake
+        If a log is damaged.
+    """
+    for path in files_of(cell.run / "latency", "*.hlog"):
+        try:
+            for line in scan_log(path):
+                yield path, line, line.decode()
+        except ValueError as error:
+            raise UserMistake(f"{error}; run the cell again with --resume") from None
+        except OSError as error:
+            raise damaged(path, error) from None
+
+
 def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
     """Return the measured window's histograms by kind (write or query), op (also ALL) and time.
 
@@ -240,20 +260,12 @@ def measured_histograms(cell: Cell) -> dict[tuple[str, str, str], Histogram]:
         return {}
     start_s, end_s = window
     by_tag: dict[str, Histogram] = {}
-
-    for path in files_of(cell.run / "latency", "*.hlog"):
-        try:
-            for line in scan_log(path):
-                seen = line.decode()  # damage is found outside the window too
-                is_time = line.tag.rpartition("|")[2].removesuffix("-undelayed") in TIMES
-                if is_time and start_s - ROUNDED_S < line.start_s < end_s - ROUNDED_S:
-                    seen.add_to(by_tag.setdefault(line.tag, Histogram()))
-            if len(by_tag) > 2 * len(TIMES) * LIMITS.ops:
-                raise ValueError(f"{path}: damaged: more than {LIMITS.ops} ops")  # noqa: TRY301
-        except ValueError as error:
-            raise UserMistake(f"{error}; run the cell again with --resume") from None
-        except OSError as error:
-            raise damaged(path, error) from None
+    for path, line, seen in logged(cell):
+        is_time = line.tag.rpartition("|")[2].removesuffix("-undelayed") in TIMES
+        if is_time and start_s - ROUNDED_S < line.start_s < end_s - ROUNDED_S:
+            seen.add_to(by_tag.setdefault(line.tag, Histogram()))
+        if len(by_tag) > 2 * len(TIMES) * LIMITS.ops:
+            raise UserMistake(f"{path}: damaged: more than {LIMITS.ops} ops; run the cell again with --resume")
     merged: dict[tuple[str, str, str], Histogram] = {}
     for tag, histogram in by_tag.items():
         op, _, time = tag.rpartition("|")

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from tsbench.errors import Broken, UserMistake
+from tsbench.errors import UserMistake
 from tsbench.measure import gates
 from tsbench.measure.statistics import ALPHA, change_points, least_history
 from tsbench.report import charts, style
 from tsbench.report.cells import by_cell, load_cells
 from tsbench.report.comparison import MORE_IS_BETTER, differing, side_of
+from tsbench.report.export import plain_name, writing_into
 from tsbench.report.html import page
 from tsbench.report.style import BLUE, INK, RED, styled
 from tsbench.results.rundir import sets_in, write_atomically
@@ -279,12 +280,8 @@ def write_history(found: History, place: Path) -> Path:
         "differing": [(name, text) for name, _, text in found.differing],
         "damaged": found.damaged,
     }
-    try:
-        place.mkdir(parents=True, exist_ok=True)
+    with writing_into(place):
         _write_otava(found, place)
-    except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise Broken(f"cannot write into {place}: {why}; free some room or choose another --out") from None
     write_atomically(place / "history.html", page("history.html.j2", context).encode())
     return place / "history.html"
 
@@ -306,7 +303,7 @@ def _write_otava(found: History, place: Path) -> None:
     """Write a CSV file per line, with the points that count, and a configuration in which each of them is a test."""
     tests = {}
     for line in (line for line in found.lines if line.counted):
-        name = re.sub(r"[^\w.=-]+", "_", f"{line.side}.{line.column}", flags=re.ASCII)
+        name = plain_name(f"{line.side}.{line.column}")
         with (place / f"{name}.csv").open("w", encoding="utf-8", newline="") as out:
             rows = csv.writer(out)
             rows.writerow(["time", "set", "version", line.column])

@@ -16,7 +16,7 @@ from tsbench.measure.hist import values_needed
 from tsbench.measure.latency import NOTICEABLE
 from tsbench.measure.merge import PERCENTS
 from tsbench.report import frames, style
-from tsbench.report.style import BLUE, GREEN, GREY, ORANGE, RED, styled
+from tsbench.report.style import BLUE, GREY, KIND_COLOURS, KINDS, ORANGE, RED, styled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
     from tsbench.report.cells import Cell
 
-_KIND_COLOURS = {"write": BLUE, "query": GREEN}
 _BAD = ("failed", "unknown", "partial")
-_PLURAL = {"write": "writes", "query": "queries"}
 MOST_OPS = 12
 """Maximum number of panels of latency over time; the ops that took longest come first."""
 
@@ -48,16 +46,16 @@ def throughput(cell: Cell, ops: pd.DataFrame) -> Figure:
         if kind not in sums:
             continue
         if cell.loop == "open":
-            due: dict[str, Any] = {"color": _KIND_COLOURS[kind], "alpha": 0.4, "linewidth": 3}
-            axes[0].plot(seconds, sums[kind]["count"], label=f"{_PLURAL[kind]} due", **due)
-        look: dict[str, Any] = {"color": _KIND_COLOURS[kind], "label": _PLURAL[kind]}
+            due: dict[str, Any] = {"color": KIND_COLOURS[kind], "alpha": 0.4, "linewidth": 3}
+            axes[0].plot(seconds, sums[kind]["count"], label=f"{KINDS[kind].lower()} due", **due)
+        look: dict[str, Any] = {"color": KIND_COLOURS[kind], "label": KINDS[kind].lower()}
         style.line(axes[0], seconds, sums[kind]["done"], stands=stands, **look)
     bad = sum(part[[*_BAD]].sum(axis="columns") for part in sums.values())
     if np.any(bad):
         axes[0].plot(seconds, bad, color=RED, linewidth=1, label="failed, refused in part or unknown")
     axes[0].set(title="Ops per second", ylabel="ops/s")
     if written:
-        style.line(axes[1], seconds, sums["write"]["points"], stands=stands, color=_KIND_COLOURS["write"])
+        style.line(axes[1], seconds, sums["write"]["points"], stands=stands, color=KIND_COLOURS["write"])
         axes[1].set(title="Points acknowledged per second", ylabel="points/s")
     for panel in axes:
         style.count_axis(panel)
@@ -137,7 +135,7 @@ def latency_by_percentile(cell: Cell, latency: pd.DataFrame) -> Figure:
                 thin: dict[str, Any] = {"color": line.colour, "linewidth": 0.9, "linestyle": (0, (1, 1.5))}
                 percentile_line(panel, of_op[of_op["time"] == "service"], **thin)
         dotted = "; dotted: service time" if cell.time == "response" else ""
-        panel.set(title=f"{_PLURAL[kind].capitalize()}: {cell.time} time{dotted}", ylabel=f"{cell.time} time")
+        panel.set(title=f"{KINDS[kind]}: {cell.time} time{dotted}", ylabel=f"{cell.time} time")
         percentile_axis(panel)
         named = style.handles_of([panel])
         panel.legend(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tsbench.report.tables import Entry, Rows
     from tsbench.results.figures import CounterRise, OpFigures
 
+MOST_STALLS = 10
+"""Maximum number of stalls in the table of a run; the worst come first."""
 RATES = {"write": "points/s written", "query": "queries/s"}
 CHECKS = {
     "run": "the run came to its end",
@@ -121,7 +123,7 @@ def _rise(rise: CounterRise) -> str:
     return f"{rise.panel}, {rise.label}: {highest} (usually {usual})"
 
 
-def stalls_table(found: pd.DataFrame, factor: int, most: int = 10) -> Table:
+def stalls_table(found: pd.DataFrame, factor: int) -> Table:
     """Return the worst of the stalls in the frame `frames.stalls`, over `factor` times the usual p99."""
     rows: Rows = [
         (
@@ -131,7 +133,7 @@ def stalls_table(found: pd.DataFrame, factor: int, most: int = 10) -> Table:
             format_duration(row["max_ns"]),
             f"{row['factor']:,.0f}x",
         )
-        for row in found.head(most).to_dict("records")
+        for row in found.head(MOST_STALLS).to_dict("records")
     ]
     return Table(
         f"Stalls: seconds whose slowest op took over {factor} times the op's usual p99",

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from tsbench.report import frames, style
 from tsbench.report.metrics import COMPARED, FORMATS, time_label
 from tsbench.report.plots import percentile_axis, percentile_line
-from tsbench.report.style import GRID, INK, PALETTE, styled
+from tsbench.report.style import GRID, INK, KINDS, PALETTE, styled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 RATES = ("load_points_per_s", "write_points_per_s", "query_ops_per_s", "bytes_per_point")
 """Metrics that `rates` draws as bars from zero; latencies differ by powers of ten and are drawn by `latencies`."""
-KINDS: Mapping[str, str] = {"write": "Writes", "query": "Queries"}
-"""Titles of the kinds of op."""
 ROOM = 1.42
 """Length of an axis of bars relative to the longest bar, with room for its figure."""
 _PALE = 0.4
@@ -218,9 +216,9 @@ def mark_keys(marks: Iterable[Mapping[str, Any]]) -> list[Line2D]:
     return [Line2D([], [], **{"color": PALETTE[-1], "linestyle": "none", **mark}) for mark in marks]
 
 
-def metric_bars(panel: Axes, cells: Sequence[Cell], metric: Metric, colour: str | None = None) -> None:
+def metric_bars(panel: Axes, cells: Sequence[Cell], metric: Metric) -> None:
     """Draw a metric of every run, with its unit in the title."""
-    draw_bars(panel, cells, [metric.value(cell) for cell in cells], FORMATS[metric.unit], colour=colour)
+    draw_bars(panel, cells, [metric.value(cell) for cell in cells], FORMATS[metric.unit])
     panel.set(title=f"{metric.title[0].upper()}{metric.title[1:]}, {metric.axis}", xlabel=metric.direction)
 
 

@@ -48,6 +48,9 @@ INK, GRID = "#1b1c1d", "#d9dadb"
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c8c8c")
 """Okabe and Ito's colours without black and yellow, which are invisible on a dark or a white page."""
 BLUE, RED, GREEN, PINK, ORANGE, SKY, GREY = PALETTE
+KINDS: Mapping[str, str] = {"write": "Writes", "query": "Queries"}
+"""Titles of the kinds of op."""
+KIND_COLOURS: Mapping[str, str] = {"write": BLUE, "query": GREEN}
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 STRUCK = "struck out: not measured validly"
 """Legend of figures that tables strike out."""

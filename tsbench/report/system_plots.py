@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.ticker import PercentFormatter
 
 from tsbench.report import frames, plots, style
-from tsbench.report.style import BLUE, DASHES, GREEN, GREY, ORANGE, PALETTE, PINK, RED, SKY, styled
+from tsbench.report.style import BLUE, DASHES, GREEN, GREY, KIND_COLOURS, ORANGE, PALETTE, PINK, RED, SKY, styled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -220,7 +220,7 @@ def _explaining(panels: Sequence[Panel], found: Sequence[Stall]) -> list[Panel]:
 def _stalled_rate(axis: Axes, kind: str, ops: pd.DataFrame, seconds: NDArray[np.int_]) -> None:
     title, column, unit = _RATES[kind]
     per_s = ops.groupby("second")[column].sum().reindex(seconds).fillna(0)
-    axis.plot(seconds, per_s, color=BLUE if kind == "write" else GREEN, label=unit)
+    axis.plot(seconds, per_s, color=KIND_COLOURS[kind], label=unit)
     axis.set(title=title, ylabel=unit)
     style.count_axis(axis)
 

@@ -26,13 +26,11 @@ from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.figures import Measured, Window
 from tsbench.results.ledger import LEDGER_DTYPE
-from tsbench.run import assessment, cleanup
-from tsbench.run.figures import by_kind, failed
-from tsbench.run.findings import Findings
-from tsbench.run.lifecycle import naming_death, real_parts, run_steps
+from tsbench.run import assessment, cleanup, preparation
+from tsbench.run.assessment import Findings
+from tsbench.run.lifecycle import first_session, naming_death, real_parts, run_steps
+from tsbench.run.measurement import by_kind, failed, write_seconds
 from tsbench.run.point_files import read_lines
-from tsbench.run.preparation import is_durable, write_manifest
-from tsbench.run.time_limits import Limits
 from tsbench.scenario.parts import WorldPart
 from tsbench.targets.base import Unsupported
 from tsbench.targets.session import MEANT
@@ -52,6 +50,7 @@ if TYPE_CHECKING:
     from tsbench.results.summary import Summary
     from tsbench.run.lifecycle import Parts
     from tsbench.run.phases import Phases, Progress
+    from tsbench.run.time_limits import Limits
     from tsbench.scenario.spec import Job
     from tsbench.targets.base import Command, Schema, Session
     from tsbench.targets.target import Target
@@ -100,7 +99,7 @@ def _world_of(part: WorldPart) -> World:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How to ask: queries before the measured ones, and at most; per second, and seconds; None is no limit."""
+    """How to ask: number of queries before the measured ones; limits of these, of their rate and time (None: none)."""
 
     burn_in: int = 0
     limit: int | None = None
@@ -119,7 +118,7 @@ def ask(
 ) -> tuple[Summary, dict[str, dict[str, float]], str]:
     """Ask queries with `spec.drive.users` workers; return the summary, the times by kind in ns, and `_Steps.limit`.
 
-    `seen` receives the p99 so far as text, once a second. `functions` make what the texts of queries call.
+    `seen` receives the p99 so far as text, once a second. `functions` create what the texts of queries call.
     """
     steps = _Steps(spec, queries, how, seen, functions)
     summary = run_steps(spec, results, progress, steps, partial(real_parts, spec))
@@ -141,13 +140,11 @@ class _Steps:
     is_embedded: bool = False
 
     def __call__(self, run: RunDir, parts: Parts, phases: Phases) -> Summary:
-        spec, target, schema, server = self.spec, parts.target, parts.schema, parts.server
+        spec, target, schema = self.spec, parts.target, parts.schema
         phases.phase("start")
-        server.start()
+        parts.server.start()
         with naming_death(parts):
-            limits = Limits(spec.timeout, server.endpoint)
-            with closing(limits.connect(target, schema)) as session:
-                started = write_manifest(run, spec, target, server, session)
+            with first_session(run, spec, parts) as (session, limits):
                 cleanup.note_nothing_made(run)
                 with limits.step("create", "making the functions") as timeout_s:
                     session.run(self.functions, timeout_s=timeout_s)
@@ -161,21 +158,17 @@ class _Steps:
                 self._figures(run, asking)
                 text = f"interrupted by the user; {asking.done:,} queries were answered; they are in {run.path}"
                 raise KeyboardInterrupt(text) from None
-        heading = {**assessment.heading(spec, schema.name), "started": started, "durable": is_durable(run, target)}
         found = self._figures(run, asking)
         if asking.failure is not None:
             found += Findings(checks={"run": Verdict(None, f"{asking.failure}; {asking.done:,} queries were answered")})
-        return assessment.conclude(run, spec, heading, found, phases)
+        return assessment.conclude(run, spec, preparation.heading(run, spec, target, schema), found, phases)
 
     def _figures(self, run: RunDir, asking: _Asking) -> Findings:
         """Return the figures of all recorded queries."""
-        start_s, end_s = asking.began_ns // NS_PER_S, asking.ended_ns // NS_PER_S + 1
         duration_s = max(1, asking.ended_ns - asking.began_ns) / NS_PER_S
+        start_s, end_s = asking.began_ns // NS_PER_S, asking.ended_ns // NS_PER_S + 1
         merged = merge(run.path, start_s=start_s, end_s=end_s)
-        if merged.per_second is not None:
-            from tsbench.results.tables import write_parquet  # noqa: PLC0415 - without polars there is no table
-
-            write_parquet(merged.per_second, run / "ops.parquet")
+        write_seconds(run, merged)
         kinds, sums, everything = by_kind(merged, self.spec)
         self.times = {name: _times(totals, duration_s) for name, totals in merged.totals.items()}
         if len(self.times) > 1:
@@ -189,7 +182,8 @@ class _Steps:
             query=sums["query"].figures(duration_s, percents) if len(everything.response) else None,
         )
         counts = {"histograms": merged.recorded, "counters": merged.counted, "asked": asking.done}
-        agree = Verdict(len({*counts.values()}) == 1, "" if len({*counts.values()}) == 1 else "counts differ", counts)
+        same = len({*counts.values()}) == 1
+        agree = Verdict(same, "" if same else "counts differ", counts)
         some = Verdict(True) if asking.done else Verdict(None, "no query was asked after the burn-in")
         parts = {"measured": measured, "failures": asking.errors.most_common(20)}
         if not self.is_embedded and duration_s >= _JUDGED_S:  # else the process's CPU time is the database's, too

@@ -1,24 +1,41 @@
-"""The summary of a run: all that was found, its validity, and the gates."""
+"""The summary of a run: what its steps found, its validity, and the gates."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tsbench.errors import Broken, UserMistake
+from tsbench.errors import UserMistake
 from tsbench.measure.built_in_gates import server_deaths
 from tsbench.measure.gates import evaluate_gates
 from tsbench.model import Verdict
 from tsbench.results.manifest import Manifest
 from tsbench.results.summary import Summary, Validity
-from tsbench.run.figures import measured
-from tsbench.run.findings import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tsbench.results.rundir import RunDir
+    from tsbench.results.summary import GateResult
     from tsbench.run.phases import Phases
     from tsbench.scenario.spec import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What one step found: parts of a `Summary` by name, checks of its figures, built-in gates, the server's death.
+
+    Checks say whether the figures were measured right; a dead server or failed ops do not affect them.
+    """
+
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    checks: Mapping[str, Verdict] = field(default_factory=dict)
+    gates: tuple[GateResult, ...] = ()
+    death: str = ""
+
+    def __add__(self, other: Findings) -> Findings:
+        parts, checks = {**self.parts, **other.parts}, {**self.checks, **other.checks}
+        return Findings(parts, checks, self.gates + other.gates, self.death or other.death)
 
 
 def conclude(
@@ -50,24 +67,6 @@ def _server_version(run: RunDir) -> str:
     except UserMistake:  # the report has a note of it
         return ""
     return str(manifest.server.get("version") or "") if manifest is not None else ""
-
-
-def salvage(run: RunDir, spec: Job, reason: str, phases: Phases | None = None, *, death: str = "") -> Summary:
-    """Write a summary of a failed or interrupted run from whatever it measured, and return it.
-
-    `phases` are those of the run, None if its process was killed; `death` describes the server's death, if that ended
-    the run.
-    """
-    about = heading(spec, spec.target.schema_ or "")
-    broken_off = Findings(checks={"run": Verdict(None, reason)}, death=death)
-    try:
-        found = broken_off + measured(run, spec)
-    except Exception:  # noqa: BLE001 - nothing was measured yet, or the files are not whole
-        found = broken_off
-    try:
-        return conclude(run, spec, about, found, phases)
-    except (Broken, OSError):  # the disk is full: only the directory's other files remain
-        return Summary(**about, validity=Validity.of(broken_off.checks), gates=(server_deaths(death),))
 
 
 def heading(spec: Job, schema_name: str) -> dict[str, Any]:

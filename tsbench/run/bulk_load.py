@@ -74,8 +74,8 @@ class Loaded:
 class Piece:
     """Points that are sent in one request, whose payload `encode` makes.
 
-    If the session refuses it, `explain` returns the points of it to send nevertheless, and the error with which the
-    source ends at them; None if the load itself has failed. Pieces with higher numbers are not sent then.
+    If the session refuses the piece, `explain` returns the part of it to send nevertheless (None: the load has failed),
+    and the error with which the source ends there: pieces with higher numbers are not sent.
     """
 
     encode: Callable[[], Payload]
@@ -115,7 +115,7 @@ class _Load:
         self.total = total
         self.failure: Exception | None = None
         self.source_failure: Exception | None = None
-        """Why no more pieces can be had; those before it are stored nevertheless."""
+        """Why the source ended early; all pieces before that are stored nevertheless."""
         self._lock, self._started = threading.Lock(), time.monotonic()
         self._sent = 0
         self._last = float("inf")

@@ -39,7 +39,7 @@ _TAKES_AWAY = frozenset({"kill", "stop", "pause"})
 
 
 class Events:
-    """Does to a server what the events of a run say, each when it is due."""
+    """Executes the events of a run on its server, each when it is due."""
 
     def __init__(self, server: Server, events: Sequence[EventPart], run: RunDir) -> None:
         self._server, self._run = server, run

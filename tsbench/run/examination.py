@@ -6,7 +6,7 @@ import json
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.ledger import writes_of
 from tsbench.results.manifest import Manifest, check_world
 from tsbench.results.reading import files_of
-from tsbench.run.figures import recorded
-from tsbench.run.findings import Findings
+from tsbench.run.assessment import Findings
+from tsbench.run.measurement import recorded
 from tsbench.run.processes import Processes
 from tsbench.run.time_limits import LimitedSession, Limits
 from tsbench.targets.base import NothingKept, Unsupported
@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     from tsbench.targets.target import Target
 
 T = TypeVar("T")
+P = ParamSpec("P")
 SAMPLE = 50_000
-"""Rows that are read back to see whether data are as they were left."""
+"""Number of rows that `changed_since` reads back."""
 
 
 class _AskedServer:
@@ -54,21 +55,26 @@ class _AskedServer:
     """
 
     def __init__(self, run: RunDir, limits: Limits, target: Target, schema: Schema) -> None:
-        self._run, self._limits, self._schema = run, limits, schema
-        self._connect = partial(limits.connect, target, schema)
+        self.target, self.schema = target, schema
+        self._run, self._limits = run, limits
         self._session: LimitedSession | None = None
         self.death = ""
         self._open()
 
     def _open(self, why: str = "") -> None:
         try:
-            self._session = self._connect()
+            self._session = self._limits.connect(self.target, self.schema)
         except (UserMistake, OpError) as error:  # it was reached before
             text = f"the server at {self._limits.server} could not be reached any more ({format_now()}): {why or error}"
             self.death = " ".join(text.split())
 
-    def ask(self, check: Callable[[LimitedSession, Schema], T]) -> T:
-        """Run a check on the server's session, and the run's schema.
+    @property
+    def expire_after_s(self) -> int | None:
+        """Age at which the server deletes points by itself, in seconds; None if it keeps all."""
+        return self.target.parse(self._limits.endpoint).expire_after_s
+
+    def ask(self, check: Callable[Concatenate[LimitedSession, Schema, P], T], *args: P.args, **how: P.kwargs) -> T:
+        """Call a check with the server's session, the run's schema, and the other arguments.
 
         Raises
         ------
@@ -78,7 +84,7 @@ class _AskedServer:
         if self._session is None:
             raise OpError(Outcome.FAILED, "not asked", "the server did not answer before")
         try:
-            return check(self._session, self._schema)
+            return check(self._session, self.schema, *args, **how)
         except OpError as error:
             if error.cause in {"connection", "refused", "timeout"}:
                 self.close()
@@ -108,7 +114,6 @@ class _Subject:
 
     run: RunDir
     spec: RunSpec
-    schema: Schema
     server: _AskedServer
     gold: Gold
     ledger: NDArray[np.void]
@@ -118,17 +123,7 @@ class _Subject:
     """What the database said of copies when its points were counted."""
 
     @classmethod
-    def of(
-        cls,
-        run: RunDir,
-        spec: RunSpec,
-        target: Target,
-        endpoint: str,
-        server: _AskedServer,
-        schema: Schema,
-        earlier: Sequence[RunDir],
-    ) -> _Subject:
-        expiry = Expiry.of(target.parse(endpoint).expire_after_s)
+    def of(cls, run: RunDir, spec: RunSpec, server: _AskedServer, earlier: Sequence[RunDir]) -> _Subject:
         world = spec.world_at()
         first_tick, last_tick = spec.write_ticks(world)
         feed = Feed(world, first_tick, spec.block_points, last_tick)
@@ -139,9 +134,14 @@ class _Subject:
             feed, ledger, [stream for worker in missing for stream in worker.share.streams], server
         )
         unrecorded = int(written["points"][len(ledger) :].sum(dtype=np.int64))
-        keeps, at_once = schema.keeps_duplicates, target.shows_at_once
-        gold = Gold(feed, written, keeps_duplicates=keeps, expiry=expiry, shows_at_once=at_once)
-        return cls(run, spec, schema, server, gold, ledger, [worker.share.name for worker in missing], unrecorded)
+        gold = Gold(
+            feed,
+            written,
+            keeps_duplicates=server.schema.keeps_duplicates,
+            expiry=Expiry.of(server.expire_after_s),
+            shows_at_once=server.target.shows_at_once,
+        )
+        return cls(run, spec, server, gold, ledger, [worker.share.name for worker in missing], unrecorded)
 
 
 def _with_unrecorded(
@@ -151,7 +151,7 @@ def _with_unrecorded(
     if not streams:
         return ledger
     try:
-        newest_ns = server.ask(lambda session, schema: newest_stored_ns(session, schema, feed.world.measurements))
+        newest_ns = server.ask(newest_stored_ns, feed.world.measurements)
     except (OpError, Unsupported):  # which the checks find, too
         return ledger
     return with_unrecorded(feed, ledger, streams, newest_ns)
@@ -183,7 +183,7 @@ def examine(
     """
     check_world(run, WORLD_VERSION)
     with closing(_AskedServer(run, Limits(spec.timeout, endpoint), target, schema)) as server:
-        subject = _Subject.of(run, spec, target, endpoint, server, schema, earlier)
+        subject = _Subject.of(run, spec, server, earlier)
         stored = _count(subject)
         answers, sampled = _compare(subject)  # which knows how many points are expected, too
         nothing_kept = isinstance(stored, NothingKept) and not (
@@ -195,27 +195,24 @@ def examine(
         return found + _planned(subject, answers.by_kind) + Findings(death=server.death)
 
 
-def left_otherwise(
+def changed_since(
     runs: Sequence[RunDir], spec: RunSpec, target: Target, schema: Schema, endpoint: str, stored: int | None
 ) -> str:
-    """Return how the data differ from the runs' writes, "" if they do not; the last run ended with `stored` points.
+    """Return how the data differ from what some runs wrote, "" if not; the last one left `stored` points.
 
     Points are counted, and up to `SAMPLE` rows read back and compared.
     """
     with closing(_AskedServer(runs[-1], Limits(spec.timeout, endpoint), target, schema)) as server:
         if server.death:
             return server.death
-        expires = target.parse(endpoint).expire_after_s is not None
-        subject = _Subject.of(runs[-1], spec, target, endpoint, server, schema, runs[:-1])
+        subject = _Subject.of(runs[-1], spec, server, runs[:-1])
         found = _count(subject)
         if isinstance(found, OpError):
             return f"its points cannot be counted: {found.cause}: {found}"
-        if isinstance(found, int) and stored is not None and found != stored and not expires:
+        if isinstance(found, int) and stored not in {None, found} and server.expire_after_s is None:
             return f"{found:,} points are stored, and {stored:,} were"
-        answers, rows = Answers(), min(SAMPLE, spec.check.readback)
-        manifest = Manifest.read(runs[0])
-        known = frozenset(manifest.created.others if manifest and manifest.created else ())
-        guarded(answers, lambda: server.ask(lambda one, of: read_back(subject.gold, one, of, rows, answers, known)))
+        answers = Answers()
+        _read_back(subject, runs[0], min(SAMPLE, spec.check.readback), answers)
         answers.compare(subject.gold)
         return f"stored rows: {answers.stored.text}" if answers.stored.counts else answers.failed
 
@@ -223,9 +220,7 @@ def left_otherwise(
 def _count(subject: _Subject) -> int | OpError | Unsupported:
     """Return the number of stored points, or why it is not known."""
     try:
-        return subject.server.ask(
-            lambda session, schema: count_stored(session, schema, subject.gold.world.measurements, subject.notes)
-        )
+        return subject.server.ask(count_stored, subject.gold.world.measurements, subject.notes)
     except (OpError, Unsupported) as why:
         return why
 
@@ -239,14 +234,20 @@ def _compare(subject: _Subject) -> tuple[Answers, int]:
         chosen = sampled(given, seed, spec.check.sample)
         given_answers(gold, given, seed, answers, chosen)
     kinds = [op.query for op in spec.op if op.query is not None] or list(answers.kinds)  # bare Locust names no ops
-    count, rows = spec.check.answers, spec.check.readback
+    count = spec.check.answers
     guarded(answers, lambda: server.ask(lambda one, schema: ask(gold, one, schema, kinds, count, seed, answers)))
-    if rows:
-        manifest = Manifest.read(run)
-        known = frozenset(manifest.created.others if manifest and manifest.created else ())
-        guarded(answers, lambda: server.ask(lambda one, schema: read_back(gold, one, schema, rows, answers, known)))
-    answers.compare(gold, lambda query: server.ask(lambda one, schema: _rows_of(one, schema, query)))
+    if spec.check.readback:
+        _read_back(subject, run, spec.check.readback, answers)
+    answers.compare(gold, lambda query: server.ask(_rows_of, query))
     return answers, len(chosen)
+
+
+def _read_back(subject: _Subject, first: RunDir, rows: int, answers: Answers) -> None:
+    """Read about `rows` stored rows back; tables that existed before the `first` run are no difference."""
+    manifest = Manifest.read(first)
+    known = frozenset(manifest.created.others if manifest and manifest.created else ())
+    check = partial(read_back, subject.gold, limit=rows, answers=answers, known=known)
+    guarded(answers, lambda: subject.server.ask(check))
 
 
 def _written(
@@ -308,8 +309,8 @@ def _planned(subject: _Subject, answered: Iterable[str]) -> Findings:
     for kind in dict.fromkeys([*asked, *(kind for kind in answered if kind in queries.QUERIES)]):
         query = queries.make(kind, gold.world, gold.loaded, spec.world.seed, AFTER)
         try:
-            statement = subject.schema.compile(query)
-            plan = subject.server.ask(partial(_explained, statement))
+            statement = subject.server.schema.compile(query)
+            plan = subject.server.ask(_explained, statement)
         except Unsupported:  # which the answers name
             continue
         except OpError as error:
@@ -326,5 +327,5 @@ def _rows_of(session: Session, schema: Schema, query: Query) -> Rows:
     return session.query(schema.compile(query), query.columns)
 
 
-def _explained(statement: Statement, session: LimitedSession, _schema: Schema) -> Plan | None:
+def _explained(session: LimitedSession, _schema: Schema, statement: Statement) -> Plan | None:
     return session.explain(statement)

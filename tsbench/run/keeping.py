@@ -198,7 +198,7 @@ def apart(work: Callable[[Stay], int]) -> int:
 
 
 def _awaited(child: int, incoming: int) -> int:
-    """Pass signals on to a child until it says its exit code, or ends."""
+    """Pass signals on to a child until it sends its exit code or ends, and return the code."""
     before = {number: signal.signal(number, lambda number, _: _signalled(child, number)) for number in SIGNALS}
     try:
         said = os.read(incoming, 1)

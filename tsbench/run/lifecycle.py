@@ -19,18 +19,19 @@ from typing import TYPE_CHECKING, cast
 from tsbench.check.expiry import Expiry
 from tsbench.collect.recording import COUNTERS_TIMEOUT_S, collectors_for, watching
 from tsbench.errors import Broken, ServerDied, Unreachable, UserMistake, advise
+from tsbench.measure.built_in_gates import server_deaths
 from tsbench.measure.live import LiveFigures
-from tsbench.model import OpError
+from tsbench.model import OpError, Verdict
 from tsbench.results.figures import ColdStart
 from tsbench.results.rundir import COMPLETE, ERRORS_FILE, SERVER_DIED, RunDir
-from tsbench.results.summary import PHASES
-from tsbench.run import assessment, cleanup, locust_process, server_limits
+from tsbench.results.summary import PHASES, Summary, Validity
+from tsbench.run import assessment, cleanup, locust_process, preparation, server_limits
+from tsbench.run.assessment import Findings
 from tsbench.run.events import Events
 from tsbench.run.examination import examine
-from tsbench.run.figures import measured, recorded
-from tsbench.run.findings import Findings
+from tsbench.run.measurement import measured, recorded
 from tsbench.run.phases import Phases
-from tsbench.run.preparation import create, expect_plausible, is_durable, load, write_manifest
+from tsbench.run.preparation import create, expect_plausible, load
 from tsbench.run.server_limits import GroupCounters, capped
 from tsbench.run.standing import end_server, server_directory
 from tsbench.run.time_limits import Limits
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from tsbench.collect.processes import Tree
     from tsbench.collect.sampler import Collector
     from tsbench.results.figures import Load
-    from tsbench.results.summary import Summary
     from tsbench.run.phases import Progress
     from tsbench.run.standing import Standing
     from tsbench.run.time_limits import LimitedSession
@@ -144,8 +144,8 @@ def run_steps(
 ) -> Summary:
     """Make the `steps` of a run and return its summary; its directory states how the run ended, whatever happens.
 
-    If earlier runs have `reached` their servers, whatever ends this one is its failure, and no error. `holding` ends
-    the server after the steps, if it is to end; by default it does.
+    If earlier runs have `reached` their servers, a UserMistake fails this run and is not raised. `holding` returns a
+    context manager that ends the server after the steps or keeps it; by default it is ended.
 
     Raises
     ------
@@ -169,12 +169,12 @@ def run_steps(
             run.finish("failed", error=str(error))
             raise
         reason = f"the server could not be reached ({format_now()}): {error}" if is_gone else str(error)
-        summary = assessment.salvage(run, spec, reason, phases, death=reason if is_gone else "")
+        summary = salvage(run, spec, reason, phases, death=reason if is_gone else "")
         run.finish("failed", error=reason)
     except (KeyboardInterrupt, Exception) as error:  # whatever a driver raises: the next cell may do better
         if (interrupt := _interrupt_in(error)) is not None:
             reason = str(interrupt) or f"interrupted by the user while {PHASES[phases.current].during}"
-            assessment.salvage(run, spec, reason, phases)
+            salvage(run, spec, reason, phases)
             run.finish("interrupted", error=reason)
             raise KeyboardInterrupt(reason) from error
         reason = advise(_reason(error), _place(spec, run, error, server))
@@ -182,7 +182,7 @@ def run_steps(
             run.note_traceback(error)
             reason += f" (while {PHASES[phases.current].during}; {run / ERRORS_FILE} has where it comes from)"
         death = error.death if isinstance(error, ServerDied) else ""
-        summary = assessment.salvage(run, spec, reason, phases, death=death)
+        summary = salvage(run, spec, reason, phases, death=death)
         run.finish("failed", error=reason)
     else:
         death = summary.death
@@ -206,14 +206,11 @@ def _carry_out(
     target, schema, server = parts.target, parts.schema, parts.server
     world = spec.world_at()
     progress.phase("start")
-    loads = standing is None or standing.loaded is None
+    loads = standing is None or standing.data.loaded is None
     if loads:
         server.start()
     with naming_death(parts):
-        limits = Limits(spec.timeout, server.endpoint)
-        new = cleanup.is_new(spec, target)
-        with closing(limits.connect(target, schema)) as session:
-            started = write_manifest(run, spec, target, server, session, new=new)
+        with first_session(run, spec, parts) as (session, limits):
             if standing is None or loads:
                 loaded, spec = _first_data(spec, run, parts, session, limits, progress)
             else:
@@ -235,7 +232,7 @@ def _carry_out(
         with recorded():
             found = measured(run, spec)
         found += Findings(death=_death(parts))
-        heading = {**assessment.heading(spec, schema.name), "started": started, "durable": is_durable(run, target)}
+        heading = preparation.heading(run, spec, target, schema)
         heading |= {"load": loaded, "caps": server_limits.figures(parts.group), "cold": cold}
         heading |= {} if standing is None else standing.found(run, loaded)
 
@@ -245,7 +242,7 @@ def _carry_out(
                 *(run, spec, target, schema, server.endpoint),
                 loaded_points=loaded.points,
                 directory_bytes=server.size,
-                earlier=() if standing is None else standing.runs,
+                earlier=() if standing is None else standing.data.runs,
             )
             found = Findings(death=_death(parts, within_s=0.1)) + found  # it may die under the checks' own queries
         summary = assessment.conclude(run, spec, heading, found, progress)
@@ -270,6 +267,15 @@ def _first_data(
     least = None if expiry is None else expiry.kept_points(world, world.ticks(spec.load.window))
     expect_plausible(session, schema, world.measurements, loaded.points, least=least)
     return loaded, spec
+
+
+@contextmanager
+def first_session(run: RunDir, spec: Job, parts: Parts) -> Iterator[tuple[LimitedSession, Limits]]:
+    """Open the first session on a run's server, write the manifest, and yield the session with the time limits."""
+    limits, new = Limits(spec.timeout, parts.server.endpoint), cleanup.is_new(spec, parts.target)
+    with closing(limits.connect(parts.target, parts.schema)) as session:
+        preparation.write_manifest(run, spec, parts.target, parts.server, session, new=new)
+        yield session, limits
 
 
 @contextmanager
@@ -305,8 +311,26 @@ def _death(parts: Parts, *, within_s: float = 0.0) -> str:
     return server_limits.killed(parts.group) or advise(died, parts.server.settings().get("data_directory", ""))
 
 
+def salvage(run: RunDir, spec: Job, reason: str, phases: Phases | None = None, *, death: str = "") -> Summary:
+    """Write a summary of a failed or interrupted run from whatever it measured, and return it.
+
+    `phases` are those of the run, None if its process was killed; `death` describes the server's death, if that ended
+    the run.
+    """
+    about = assessment.heading(spec, spec.target.schema_ or "")
+    broken_off = Findings(checks={"run": Verdict(None, reason)}, death=death)
+    try:
+        found = broken_off + measured(run, spec)
+    except Exception:  # noqa: BLE001 - nothing was measured yet, or the files are not whole
+        found = broken_off
+    try:
+        return assessment.conclude(run, spec, about, found, phases)
+    except (Broken, OSError):  # the disk is full: only the directory's other files remain
+        return Summary(**about, validity=Validity.of(broken_off.checks), gates=(server_deaths(death),))
+
+
 def _interrupt_in(error: BaseException | None) -> KeyboardInterrupt | None:
-    """Return the interrupt that an error was or came of: what was being done may have failed for it on the way out."""
+    """Return the interrupt that an error is or followed from; None without one."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error
@@ -321,7 +345,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _place(spec: Job, run: RunDir, error: BaseException, server: Server | None) -> str:
-    """Return the directory whose disk an error is about: the server's data for an error of its, else the results."""
+    """Return the directory on whose disk an error occurred: the server's data for its errors, else the results."""
     if isinstance(error, OSError) or server is None:
         return str(run.path)
     return spec.target.endpoint or server.settings().get("data_directory", str(run.path))

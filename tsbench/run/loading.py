@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken
 from tsbench.model import Field, Measurement, OpError, Verdict
-from tsbench.run import assessment, cleanup
+from tsbench.run import assessment, cleanup, preparation
+from tsbench.run.assessment import Findings
 from tsbench.run.bulk_load import (
     BURST_POINTS,
     UNLIMITED,
@@ -25,12 +25,10 @@ from tsbench.run.bulk_load import (
 from tsbench.run.file_columns import Points, outline
 from tsbench.run.file_letters import Odd
 from tsbench.run.file_tables import Refused, Tables
-from tsbench.run.findings import Findings
-from tsbench.run.lifecycle import naming_death, real_parts, run_steps
+from tsbench.run.lifecycle import first_session, naming_death, real_parts, run_steps
 from tsbench.run.peer_files import point_lines
 from tsbench.run.point_files import LINE, Lines, good_part, matched, not_a_line, opened, unescaped
-from tsbench.run.preparation import create, expect_plausible, is_durable, write_manifest
-from tsbench.run.time_limits import Limits
+from tsbench.run.preparation import create, expect_plausible
 from tsbench.scenario.spec import FileSpec, RunSpec
 from tsbench.text import short_path
 
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
     from tsbench.results.summary import Summary
     from tsbench.run.lifecycle import Parts
     from tsbench.run.phases import Phases, Progress
-    from tsbench.run.time_limits import LimitedSession
+    from tsbench.run.time_limits import LimitedSession, Limits
     from tsbench.targets.base import Command, Schema
 
 
@@ -74,28 +72,24 @@ class _Steps:
     total: Loaded = field(default_factory=Loaded)
 
     def __call__(self, run: RunDir, parts: Parts, phases: Phases) -> Summary:
-        spec, target, schema, server = self.spec, parts.target, parts.schema, parts.server
+        spec, schema = self.spec, parts.schema
         phases.phase("start")
-        server.start()
-        with naming_death(parts):
-            limits = Limits(spec.timeout, server.endpoint)
-            new = cleanup.is_new(spec, target)
-            with closing(limits.connect(target, schema)) as session:
-                started = write_manifest(run, spec, target, server, session, new=new)
-                try:
-                    if isinstance(spec, RunSpec):
-                        measurements = self._of_world(spec, run, parts, phases, session, limits)
-                    else:
-                        measurements = self._of_file(spec, run, parts, phases, session, limits)
-                except KeyboardInterrupt:
-                    raise KeyboardInterrupt(f"interrupted by the user; {self._left(run)}") from None
-                except Broken as error:
-                    raise Broken(f"{error}; {self._left(run)}") from error
-                phases.phase("settle")
-                limits.settle(session, schema, measurements)
-                expect_plausible(session, schema, measurements, self.total.points)
+        parts.server.start()
+        with naming_death(parts), first_session(run, spec, parts) as (session, limits):
+            try:
+                if isinstance(spec, RunSpec):
+                    measurements = self._of_world(spec, run, parts, phases, session, limits)
+                else:
+                    measurements = self._of_file(spec, run, parts, phases, session, limits)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(f"interrupted by the user; {self._left(run)}") from None
+            except Broken as error:
+                raise Broken(f"{error}; {self._left(run)}") from error
+            phases.phase("settle")
+            limits.settle(session, schema, measurements)
+            expect_plausible(session, schema, measurements, self.total.points)
         figures = self.total.figures(workers=spec.load.workers, batch=spec.load.batch, mode=spec.load.mode)
-        heading = {**assessment.heading(spec, schema.name), "started": started, "durable": is_durable(run, target)}
+        heading = preparation.heading(run, spec, parts.target, schema)
         heading |= dict.fromkeys(("loop", "users", "processes"))  # nobody drives a load
         stored = Verdict(True, "", {"acknowledged": self.total.points})
         return assessment.conclude(run, spec, {**heading, "load": figures}, Findings(checks={"writes": stored}), phases)

@@ -1,7 +1,7 @@
 """Files of points to load: plain or compressed, of standard input or a pipe, in line protocol.
 
-Lines are handed out in their order, and nothing of them is changed. A line that is none is named by its number; all
-lines before it are stored first.
+Lines are handed out unchanged and in their order. The error for a malformed line has its number; all lines before it
+are stored first.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def not_a_line(lines: Lines, index: int, why: str) -> Broken:
 
 
 def good_part(lines: Lines) -> tuple[Lines, Broken | None]:
-    """Return the lines before the first one that is none, without comments and empty ones, and the error for it."""
+    """Return the lines before the first malformed one, without comments and empty ones, and the error for that one."""
     kept: list[bytes] = []
     for index, line in enumerate(lines.split()):
         if not line.strip() or line.startswith(b"#"):

@@ -9,7 +9,7 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -17,7 +17,7 @@ from tsbench import __version__
 from tsbench.check.audit import count_stored
 from tsbench.errors import Broken
 from tsbench.results.manifest import Clock, Host, Manifest
-from tsbench.run import cleanup
+from tsbench.run import assessment, cleanup
 from tsbench.run.bulk_load import bulk_load
 from tsbench.run.time_limits import Deadline
 from tsbench.targets.base import Unsupported
@@ -42,10 +42,8 @@ PACKAGES = ("locust", "gevent", "numpy", "polars")
 NOT_RECORDED = "processes, log and data directory, since tsbench did not start this server"
 
 
-def write_manifest(
-    run: RunDir, spec: Job, target: Target, server: Server, session: Session, *, new: bool = False
-) -> str:
-    """Write env.json: host, versions, the server's settings and facts, and warnings. Return the time of now.
+def write_manifest(run: RunDir, spec: Job, target: Target, server: Server, session: Session, *, new: bool) -> None:
+    """Write env.json: host, versions, the server's settings and facts, warnings, and the time of now.
 
     `new` means that the session has made its database's file.
     """
@@ -55,7 +53,14 @@ def write_manifest(
     )
     manifest = manifest.model_copy(update={"created": cleanup.note_found(spec, session, new=new)})
     manifest.write(run)
-    return format_time(int((manifest.clock.utc_s if manifest.clock else 0) * NS_PER_S))
+
+
+def heading(run: RunDir, spec: Job, target: Target, schema: Schema) -> dict[str, Any]:
+    """Return what a summary says about which run it is, when it started, and whether its data is durable."""
+    manifest = Manifest.read(run)
+    utc_s = manifest.clock.utc_s if manifest is not None and manifest.clock is not None else 0
+    started = format_time(int(utc_s * NS_PER_S))
+    return {**assessment.heading(spec, schema.name), "started": started, "durable": is_durable(run, target)}
 
 
 def is_durable(run: RunDir, target: Target) -> bool:
@@ -82,7 +87,7 @@ def create(session: Session, schema: Schema, world: World, limits: Limits) -> No
 def load(
     spec: RunSpec, target: Target, schema: Schema, endpoint: str, progress: Callable[[int], None]
 ) -> tuple[Load, RunSpec]:
-    """Store the first data as [load] says; return what it came to, and the specification with the window it stored.
+    """Store the first data as [load] says; return its figures, and the specification with the window that is stored.
 
     Raises
     ------

@@ -10,6 +10,7 @@ import json
 import shutil
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from tsbench.check.audit import count_stored
@@ -56,8 +57,23 @@ def end_server(server: Server, log_copy: Path | None) -> None:
         stop_and_delete(server, log_copy)
 
 
+@dataclass(slots=True)
+class StoredData:
+    """What the next run must know of the data on a standing server; nothing is `loaded` before the first run."""
+
+    loaded: Load | None = None
+    runs: list[RunDir] = field(default_factory=list)
+    """The runs since the load, which is the first one's."""
+    created: Created | None = None
+    stored: int | None = None
+    """Number of points at the end of the last run; None if it is not known."""
+    next_block: int = 0
+    kept: Kept | None = None
+    """The record of the campaign that loaded, if it was an earlier one."""
+
+
 class Standing:
-    """The server of a result set that outlives its runs, at most one, with what the next run must know of its data."""
+    """The server of a result set that outlives its runs, at most one, and its data."""
 
     def __init__(self, results: Path, *, stays: bool = False) -> None:
         """Remove what a tsbench that was killed left in `results`; with `stays` the last run's server is to be kept."""
@@ -71,17 +87,8 @@ class Standing:
         self._place: Path | None = None
         """The result set that keeps the database, if an earlier campaign has loaded it."""
         self._more = self._fit = False
-        self._forget()
-
-    def _forget(self) -> None:
         self.server: Server | None = None
-        self.loaded: Load | None = None
-        self.runs: list[RunDir] = []
-        """The runs since the load, which is the first one's."""
-        self._created: Created | None = None
-        self._stored: int | None = None
-        self._next_block = 0
-        self._kept: Kept | None = None
+        self.data = StoredData()
 
     def share(self, spec: RunSpec, later: Sequence[RunSpec]) -> RunSpec:
         """Return a run's specification with its place in the streams; end a server that has other data.
@@ -92,7 +99,7 @@ class Standing:
             self.close()
         self._key = load_key(spec)
         self._more = self._stays or any(load_key(other) == self._key for other in later)
-        return spec.model_copy(update={"first_block": self._next_block})
+        return spec.model_copy(update={"first_block": self.data.next_block})
 
     def __enter__(self) -> Self:
         return self
@@ -121,12 +128,11 @@ class Standing:
 
     def close(self) -> None:
         """Stop the server, if one stands, and delete its data."""
-        self._stop(self.runs[-1] / "server.log" if self.runs else None)
+        self._stop(self.data.runs[-1] / "server.log" if self.data.runs else None)
 
     def _stop(self, log: Path | None) -> None:
         server = self.server
-        self._place = None
-        self._forget()
+        self.server, self.data, self._place = None, StoredData(), None
         if server is not None:
             end_server(server, log)
 
@@ -152,25 +158,22 @@ class Standing:
     def go_on(self, kept: Kept, results: Path, spec: RunSpec) -> None:
         """Take over the database that another result set keeps, for runs that load as `spec` does."""
         first = kept.run_dirs[0]
-        summary, manifest = Summary.read(first), Manifest.read(first)
-        self._key, self._place, self._stays = load_key(spec), results, True
-        self.server, self.loaded, self.runs = KeptServer(kept), summary.load, kept.run_dirs
-        self._created = manifest.created if manifest is not None else None
-        self._stored, self._next_block = kept.stored, kept.next_block
-        self._kept = kept
+        self._key, self._place, self._stays, self.server = load_key(spec), results, True, KeptServer(kept)
+        load, created = Summary.read(first).load, _created_by(first)
+        self.data = StoredData(load, kept.run_dirs, created, kept.stored, kept.next_block, kept)
 
     def _record(self, spoiled: str = "") -> Kept:
-        server = self.server
+        server, data = self.server, self.data
         if server is None:
             raise ValueError("nothing stands")
         known: dict[str, Any] = {
-            "runs": tuple(str(run.path.absolute()) for run in self.runs),
-            "stored": self._stored,
-            "next_block": self._next_block,
+            "runs": tuple(str(run.path.absolute()) for run in data.runs),
+            "stored": data.stored,
+            "next_block": data.next_block,
             "spoiled": spoiled,
         }
-        if self._kept is not None:
-            return self._kept.model_copy(update=known)
+        if data.kept is not None:
+            return data.kept.model_copy(update=known)
         settings = {name: str(value) for name, value in server.settings().items()}
         return Kept(endpoint=server.endpoint, keeper=keeper_of(server), settings=settings, **known)
 
@@ -186,22 +189,23 @@ class Standing:
         Broken
             If the number of stored points is not that at the end of the run before, or not below it if data `expires`.
         """
-        if self.loaded is None:
+        if self.data.loaded is None:
             raise ValueError("nothing is loaded")
         if (manifest := Manifest.read(run)) is not None:
-            manifest.model_copy(update={"created": self._created}).write(run)
-        before, found = self._stored, None if self._stored is None else count_stored(session, schema, measurements)
-        if found is not None and before is not None and (found > before or (found < before and not expires)):
-            when = f"when {self.runs[-1].cell_id} had ended there were {before:,}"
-            raise Broken(f"{found:,} points are stored, but {when}: somebody else changed the data meanwhile")
-        return self.loaded
+            manifest.model_copy(update={"created": self.data.created}).write(run)
+        if (before := self.data.stored) is not None:
+            found = count_stored(session, schema, measurements)
+            if found > before or (found < before and not expires):
+                when = f"when {self.data.runs[-1].cell_id} had ended there were {before:,}"
+                raise Broken(f"{found:,} points are stored, but {when}: somebody else changed the data meanwhile")
+        return self.data.loaded
 
     def found(self, run: RunDir, loaded: Load) -> dict[str, Any]:
         """Return the parts of a run's summary about the data that it found; `load` is only the run's own."""
-        if not self.runs:
+        if not self.data.runs:
             return {"reused": Reused(points=loaded.points, loaded_by=run.cell_id)}
-        names = tuple(one.cell_id for one in self.runs)
-        points = loaded.points if self._stored is None else self._stored
+        names = tuple(one.cell_id for one in self.data.runs)
+        points = loaded.points if self.data.stored is None else self.data.stored
         return {"load": None, "reused": Reused(points=points, loaded_by=names[0], wrote=names)}
 
     def end(self, run: RunDir, loaded: Load, summary: Summary) -> None:
@@ -210,9 +214,15 @@ class Standing:
         checked = all(name in checks and checks[name].state == "valid" for name in ("writes", "answers"))
         sure = writes is None or writes.unknown == 0
         self._fit = self._more and not summary.death and summary.validity.state != "invalid" and checked and sure
-        manifest = Manifest.read(run)
-        if not self.runs:
-            self._created = manifest.created if manifest is not None else None
-        self.loaded, self._stored = loaded, None if writes is None else writes.stored
-        self.runs.append(RunDir(self._results / run.cell_id))  # its name when it is complete
-        self._next_block = max(self._next_block, int(writes_of(run)["block"].max(initial=-1)) + 1)
+        data = self.data
+        if not data.runs:
+            data.created = _created_by(run)
+        data.loaded, data.stored = loaded, None if writes is None else writes.stored
+        data.runs.append(RunDir(self._results / run.cell_id))  # its name when it is complete
+        data.next_block = max(data.next_block, int(writes_of(run)["block"].max(initial=-1)) + 1)
+
+
+def _created_by(run: RunDir) -> Created | None:
+    """Return the record of what a run created on the user's server; None without one."""
+    manifest = Manifest.read(run)
+    return manifest.created if manifest is not None else None

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from tsbench.run.standing import Standing
 from tsbench.scenario.file import scenario_file
 from tsbench.scenario.spec import ROUND, Scenario, select
 from tsbench.scenario.validation import check_spec, expect_plausible
-from tsbench.study.claims import expect_cells, read_claims, read_figures
+from tsbench.study.claims import Study
 from tsbench.study.resuming import check_resumable, done_before, earlier
 from tsbench.study.reuse import for_kept, in_groups, standing_on
 from tsbench.study.search import grouped, in_turn, most_runs, searched
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from tsbench.run.phases import Progress
     from tsbench.scenario.file_keys import SearchPart
     from tsbench.scenario.spec import RunSpec
-    from tsbench.study.claims import Claim, Figure
 
     ProgressOf = Callable[[str, float | None], AbstractContextManager[Progress]]
 
@@ -170,7 +170,8 @@ def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Pat
         If the directory is not writable, or the result set is of another scenario.
     """
     search, whole = scenario.search, scenario.expand()
-    expect_cells(scenario.path, [cell.id for cell in whole] if search is None else [*grouped(search, whole)])
+    names = [cell.id for cell in whole] if search is None else [*grouped(search, whole)]
+    Study.read(scenario.path).expect_cells(names)
     if resume is not None:
         check_resumable(scenario, cells, resume)
         return resume
@@ -203,11 +204,12 @@ def campaign(
     if keeps_tables():
         import tsbench.results.tables  # noqa: F401, PLC0415
 
-    study = _Study.of(scenario)
+    search = scenario.search
+    write = partial(_write, scenario, search, Study.read(scenario.path), _place_in(scenario, search), results)
     summaries: list[Summary] = []
     report_due, reached = 0.0, False
     ran, since_s = 0, time.monotonic()
-    standing, search, count = standing or Standing(results), study.search, len(cells)
+    standing, count = standing or Standing(results), len(cells)
     turns = iter(cells)
     if search is not None:
         turns = in_turn(search, scenario.repeat, cells, summaries)
@@ -228,7 +230,7 @@ def campaign(
                     reached = True
                     ran += 1
                 summaries.append(done)
-                _write(scenario, study, results, summaries)
+                write(summaries)
                 if scenario.knee and not done.passed:
                     break  # higher loads than the knee would only be worse
                 if reports and time.monotonic() >= report_due and number < count:
@@ -236,7 +238,7 @@ def campaign(
         except (KeyboardInterrupt, UserMistake):
             left = [*summaries, *_partial(results, cell)]
             if left:
-                _write(scenario, study, results, left)
+                write(left)
                 if reports:
                     _report(results)
             raise
@@ -280,24 +282,17 @@ def _partial(results: Path, cell: RunSpec) -> list[Summary]:
         return []
 
 
-@dataclass(frozen=True, slots=True)
-class _Study:
-    """What a scenario file asks beyond its runs: its search, and the published claims and figures."""
-
-    search: SearchPart | None
-    claims: Sequence[Claim]
-    figures: Sequence[Figure]
-
-    @classmethod
-    def of(cls, scenario: Scenario) -> _Study:
-        """Read the file's parts; raises UserMistake."""
-        return cls(scenario.search, read_claims(scenario.path), read_figures(scenario.path))
-
-
-def _write(scenario: Scenario, study: _Study, results: Path, summaries: Sequence[Summary]) -> None:
+def _write(
+    scenario: Scenario,
+    search: SearchPart | None,
+    study: Study,
+    place: Callable[[Summary], int],
+    results: Path,
+    summaries: Sequence[Summary],
+) -> None:
     """Write the set's summary; cells of earlier attempts that are not in `summaries` remain in it."""
     cells = {summary.cell: summary for summary in [*earlier(results).cells, *summaries]}
-    search, runs = study.search, defaultdict[str, list[Summary]](list)
+    runs = defaultdict[str, list[Summary]](list)
     ends = searched(search, scenario.repeat, [*cells.values()]) if search is not None else []
     for end in ends:  # a study's findings are about where searches ended
         runs[end.name] = [cells[cell] for cell in end.cells]
@@ -306,7 +301,7 @@ def _write(scenario: Scenario, study: _Study, results: Path, summaries: Sequence
     SetSummary(
         scenario=scenario.name,
         question=next((summary.question for summary in cells.values() if summary.question), ""),
-        cells=tuple(sorted(cells.values(), key=_place_in(scenario))),
+        cells=tuple(sorted(cells.values(), key=place)),
         claims=tuple(evaluate(study.claims, runs)),
         figures=tuple(shown_figures(study.figures, runs)),
         knee=_knee(list(cells.values())) if scenario.knee else None,
@@ -314,9 +309,9 @@ def _write(scenario: Scenario, study: _Study, results: Path, summaries: Sequence
     ).write(results)
 
 
-def _place_in(scenario: Scenario) -> Callable[[Summary], int]:
-    """Return what sorts summaries: cells that ran in the order of `reuse` or of rounds are shown in the scenario's."""
-    if scenario.search is not None or not (scenario.reuse or scenario.repeat > 1):
+def _place_in(scenario: Scenario, search: SearchPart | None) -> Callable[[Summary], int]:
+    """Return a sort key for summaries: the place of the cell in the scenario, also if `reuse` or rounds change it."""
+    if search is not None or not (scenario.reuse or scenario.repeat > 1):
         return lambda _: 0
     place = {cell.id: number for number, cell in enumerate(scenario.expand())}
     return lambda summary: place.get(summary.cell.partition(ROUND)[0], 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
@@ -175,30 +176,40 @@ TABLES: dict[str, type[Part]] = {"claim": Claim, "figure": Figure}
 P = TypeVar("P", bound=Part)
 
 
-def read_claims(path: Path) -> list[Claim]:
-    """Return the claims of a scenario file; most have none.
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What a scenario file says of a published study: its claims, and the figures behind them; most say nothing."""
 
-    Raises
-    ------
-    UserMistake
-        If a claim is malformed: one line that names file and key.
-    """
-    return list(_read(path, "claim", Claim))
+    path: Path
+    claims: tuple[Claim, ...]
+    figures: tuple[Figure, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> Study:
+        """Read a scenario file; raises UserMistake with file and key if a claim or a figure is malformed."""
+        document = read_document(path)[1]
+        claims = tuple(_parsed(path, "claim", document.get("claim", []), Claim))
+        return cls(path, claims, tuple(_parsed(path, "figure", document.get("figure", []), Figure)))
+
+    def expect_cells(self, cells: Collection[str]) -> None:
+        """Verify that claims and figures are about cells of the scenario.
+
+        Raises
+        ------
+        UserMistake
+            One line that names file, key and the nearest cell.
+        """
+        places = [(f"claim.{number}.{_key_of(claim, cell)}", cell)
+                  for number, claim in enumerate(self.claims) for cell in claim.cells]  # fmt: skip
+        places += [(f"figure.{n}.published", cell) for n, one in enumerate(self.figures) for cell in one.published]
+        for place, cell in places:
+            if cell not in cells:
+                near = difflib.get_close_matches(cell, cells, 1)
+                hint = f"did you mean '{near[0]}'?" if near else f"there are {listed(list(cells))}"
+                raise UserMistake(f"{self.path}: {place}: no cell is called '{shortened(cell)}'; {hint}")
 
 
-def read_figures(path: Path) -> list[Figure]:
-    """Return the published figures of a scenario file; most have none.
-
-    Raises
-    ------
-    UserMistake
-        If one is malformed: one line that names file and key.
-    """
-    return list(_read(path, "figure", Figure))
-
-
-def _read(path: Path, key: str, model: type[P]) -> Iterator[P]:
-    tables = read_document(path)[1].get(key, [])
+def _parsed(path: Path, key: str, tables: object, model: type[P]) -> Iterator[P]:
     if not isinstance(tables, list):
         raise UserMistake(f"{path}: {key}: must be a list of tables; write [[{key}]]")
     for number, table in enumerate(tables):
@@ -207,24 +218,6 @@ def _read(path: Path, key: str, model: type[P]) -> Iterator[P]:
         except ValidationError as error:
             why = explain(error, model, {}, hidden={"matrix", "name"}, within=f"{key}.{number}")
             raise UserMistake(f"{path}: {why}") from None
-
-
-def expect_cells(path: Path, cells: Collection[str]) -> None:
-    """Verify that the claims and figures of a scenario file are well-formed and about cells of the scenario.
-
-    Raises
-    ------
-    UserMistake
-        One line that names file, key and the nearest cell.
-    """
-    places = [(f"claim.{number}.{_key_of(claim, cell)}", cell)
-              for number, claim in enumerate(read_claims(path)) for cell in claim.cells]  # fmt: skip
-    places += [(f"figure.{n}.published", cell) for n, one in enumerate(read_figures(path)) for cell in one.published]
-    for place, cell in places:
-        if cell not in cells:
-            near = difflib.get_close_matches(cell, cells, 1)
-            hint = f"did you mean '{near[0]}'?" if near else f"there are {listed(list(cells))}"
-            raise UserMistake(f"{path}: {place}: no cell is called '{shortened(cell)}'; {hint}")
 
 
 def _key_of(claim: Claim, cell: str) -> str:

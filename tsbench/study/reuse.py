@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
-from tsbench.run.examination import left_otherwise
+from tsbench.run.examination import changed_since
 from tsbench.run.keeping import first_difference, read_kept
 from tsbench.run.standing import OWN, Standing, load_key
 from tsbench.scenario.spec import block_points
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def in_groups(path: Path, cells: Sequence[RunSpec], *, keep_order: bool) -> list[RunSpec]:
-    """Return the cells with those next to each other that use one load, and one size of blocks in each such group.
+    """Return the cells in groups that share a load, with the same size of blocks in a group.
 
     Groups are in the order of their first cells. Within a group the order is drawn from the seed, unless it is to be
     kept.
@@ -71,7 +71,7 @@ def for_kept(cells: Sequence[RunSpec], loaded: Path | None, *, keep: bool) -> li
         found.append(cell.model_copy(update=place))
     target = registry.get(spec.target.name)
     runs, schema = kept.run_dirs, schema_of(spec, target)
-    if why := left_otherwise(runs, spec, target, schema, kept.endpoint, kept.stored):
+    if why := changed_since(runs, spec, target, schema, kept.endpoint, kept.stored):
         raise UserMistake(f"--loaded {loaded}: its data are not as {runs[-1].cell_id} left them: {why}")
     return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from tsbench.results.summary import Searched
 from tsbench.scenario.matrix import slug_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tsbench.results.summary import Summary
     from tsbench.scenario.file_keys import SearchPart
@@ -30,6 +30,7 @@ Place: TypeAlias = tuple[int, ...]
 """A step: the values of all keys, in the order of the axes."""
 Runs: TypeAlias = "Mapping[Place, Sequence[float]]"
 """The figure of each run of a step; NaN of one that has none."""
+R = TypeVar("R", "RunSpec", "Summary")
 _TAIL = 0.05
 _FAR = 50.0
 """Logarithm of a ratio beyond which all are the same."""
@@ -118,10 +119,7 @@ def grouped(search: SearchPart, cells: Sequence[RunSpec]) -> dict[str, dict[Plac
     UserMistake
         If a search lacks steps, of which nobody knows before whether it needs them.
     """
-    found: dict[str, dict[Place, list[RunSpec]]] = {}
-    for cell in cells:
-        name, place = _placed(search, cell.labels, cell.target.name)
-        found.setdefault(name, {}).setdefault(place, []).append(cell)
+    found = _by_step(search, cells, lambda cell: cell.target.name)
     steps = math.prod(len(axis.values) for axis in search.axes)
     if lacking := next((name for name, of in found.items() if len(of) < steps), None):
         raise UserMistake(f"--only: a search chooses its steps itself; name the whole search {lacking}")
@@ -131,8 +129,12 @@ def grouped(search: SearchPart, cells: Sequence[RunSpec]) -> dict[str, dict[Plac
 def in_turn(search: SearchPart, most: int, cells: Sequence[RunSpec], summaries: Sequence[Summary]) -> Iterator[RunSpec]:
     """Yield the runs that the searches want, by the `summaries`, which grow meanwhile."""
     for name, steps in grouped(search, cells).items():
-        while not isinstance(wanted := walk(search, most, runs := _runs(search, name, summaries)), End):
-            yield steps[wanted][len(runs.get(wanted, ()))]
+        while True:
+            ran = _by_step(search, summaries, lambda one: one.target).get(name, {})
+            wanted = walk(search, most, _figures(search, ran))
+            if isinstance(wanted, End):
+                break
+            yield steps[wanted][len(ran.get(wanted, ()))]
 
 
 def most_runs(search: SearchPart, searches: int, most: int) -> int:
@@ -143,19 +145,18 @@ def most_runs(search: SearchPart, searches: int, most: int) -> int:
 def searched(search: SearchPart, most: int, summaries: Sequence[Summary]) -> list[Searched]:
     """Return where each search ended; those that have not are left out."""
     found = []
-    for name in dict.fromkeys(_placed(search, one.labels, one.target)[0] for one in summaries):
-        runs = _runs(search, name, summaries)
-        if isinstance(end := walk(search, most, runs), End):
-            values = [value for value in runs[end.place] if value > 0]
+    for name, ran in _by_step(search, summaries, lambda one: one.target).items():
+        figures = _figures(search, ran)
+        if isinstance(end := walk(search, most, figures), End):
+            values = [value for value in figures[end.place] if value > 0]
             middle = float(np.median(values)) if values else None
-            cells = [one.cell for one in summaries if _placed(search, one.labels, one.target) == (name, end.place)]
             text = gates.figure_text(search.figure, middle) if middle is not None else "without a figure"
             keys = dict(zip(search.values, end.place, strict=True))
             found.append(
                 Searched(
                     name=name,
                     keys=keys,
-                    cells=tuple(cells),
+                    cells=tuple(one.cell for one in ran[end.place]),
                     text=text,
                     figure=middle,
                     reasons=end.reasons,
@@ -165,13 +166,9 @@ def searched(search: SearchPart, most: int, summaries: Sequence[Summary]) -> lis
     return found
 
 
-def _runs(search: SearchPart, name: str, summaries: Sequence[Summary]) -> dict[Place, list[float]]:
-    runs: dict[Place, list[float]] = {}
-    for one in summaries:
-        of, place = _placed(search, one.labels, one.target)
-        if of == name:
-            runs.setdefault(place, []).append(_figure(search, one))
-    return runs
+def _figures(search: SearchPart, ran: Mapping[Place, Sequence[Summary]]) -> dict[Place, list[float]]:
+    """Return the figure of each run by step."""
+    return {place: [_figure(search, one) for one in of] for place, of in ran.items()}
 
 
 def _figure(search: SearchPart, summary: Summary) -> float:
@@ -179,7 +176,11 @@ def _figure(search: SearchPart, summary: Summary) -> float:
     return ends[0] if ends is not None and ends[0] == ends[1] else math.nan
 
 
-def _placed(search: SearchPart, labels: Mapping[str, str], target: str) -> tuple[str, Place]:
-    """Return the name of a run's search, and its step."""
-    own = {key: text for key, text in labels.items() if key not in {*search.values, "round"}}
-    return slug_of(own, {"name": target}), tuple(int(labels[axis.key]) for axis in search.axes)
+def _by_step(search: SearchPart, runs: Sequence[R], target_of: Callable[[R], str]) -> dict[str, dict[Place, list[R]]]:
+    """Return runs in their order by the name of their search and by step."""
+    found: dict[str, dict[Place, list[R]]] = {}
+    for run in runs:
+        own = {key: text for key, text in run.labels.items() if key not in {*search.values, "round"}}
+        name, place = slug_of(own, {"name": target_of(run)}), tuple(int(run.labels[axis.key]) for axis in search.axes)
+        found.setdefault(name, {}).setdefault(place, []).append(run)
+    return found

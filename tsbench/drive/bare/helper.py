@@ -33,7 +33,7 @@ from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.results.rundir import RunDir
 from tsbench.results.summary import Summary, Validity
 from tsbench.run import assessment
-from tsbench.run.lifecycle import Parts, PartsOf, real_parts, run_cell
+from tsbench.run.lifecycle import Parts, PartsOf, real_parts, run_cell, salvage
 from tsbench.scenario.spec import RunSpec
 from tsbench.servers.children import Channel, Child, program, standard_pipes
 from tsbench.targets.registry import TARGETS
@@ -174,7 +174,7 @@ class HelperProcess:
             TARGETS[self._spec.target.name].new_server(run / "server", self._spec.target.settings).remove()
         summary = _nothing(self._spec, reason)
         with suppress(Broken, OSError):
-            summary = assessment.salvage(run, self._spec, reason)
+            summary = salvage(run, self._spec, reason)
             run.finish("failed", error=reason)
         return Ended("failed", reason, run.path, summary)
 

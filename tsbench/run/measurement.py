@@ -33,8 +33,8 @@ from tsbench.results.process import (
 from tsbench.results.reading import damaged
 from tsbench.results.rundir import COUNTER_COLUMNS, SERVER_COLUMNS
 from tsbench.run import events
+from tsbench.run.assessment import Findings
 from tsbench.run.disturbance import disturbance
-from tsbench.run.findings import Findings
 from tsbench.run.processes import Processes
 from tsbench.units import NS_PER_S
 
@@ -74,10 +74,7 @@ def measured(run: RunDir, spec: Job) -> Findings:
     times, duration_s = processes.times, processes.duration_s
     with _regular_files(run, "latency"):
         merged = merge(run.path, start_s=times.start_s, end_s=times.end_s)
-    if merged.per_second is not None:
-        from tsbench.results.tables import write_parquet  # noqa: PLC0415 - load workers do without polars
-
-        write_parquet(merged.per_second, run / "ops.parquet")
+    write_seconds(run, merged)
     kinds, sums, everything = by_kind(merged, spec)
     with _regular_files(run, "process"):
         client = _ClientDelays.read(run, processes)
@@ -121,6 +118,14 @@ def measured(run: RunDir, spec: Job) -> Findings:
     }
     failures = failed(everything, spec.check.failures, processes.firsts)
     return Findings(parts, checks, (failures, failed_connections(processes.unconnected)))
+
+
+def write_seconds(run: RunDir, merged: Merged) -> None:
+    """Write ops.parquet, the ops by second; not where polars is not installed."""
+    if merged.per_second is not None:
+        from tsbench.results.tables import write_parquet  # noqa: PLC0415 - load workers do without polars
+
+        write_parquet(merged.per_second, run / "ops.parquet")
 
 
 def _measured(
@@ -201,7 +206,7 @@ def by_kind(merged: Merged, spec: Job) -> tuple[dict[str, Kind], dict[Kind, OpTo
 
 
 def _users(master: MasterReport | None, *, is_open: bool) -> dict[str, int]:
-    """Return the highest and lowest number of users; one in an open loop, whose last arrivals end them."""
+    """Return the highest and lowest number of users; both are the highest in an open loop, which ends its users."""
     if master is None:
         return {}
     return {"users": master.users, "users_least": master.users if is_open else master.users_least}

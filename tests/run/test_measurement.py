@@ -15,7 +15,7 @@ from tsbench.model import Outcome
 from tsbench.results import process
 from tsbench.results.process import FirstOp, MasterReport, ProcessReport, Schedule, Share, Times, WarmUp, Worker
 from tsbench.results.rundir import RunDir, write_json
-from tsbench.run.figures import measured, recorded
+from tsbench.run.measurement import measured, recorded
 from tsbench.run.processes import Processes
 from tsbench.scenario.spec import Scenario
 
