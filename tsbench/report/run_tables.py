@@ -25,7 +25,7 @@ RATES = {"write": "points/s written", "query": "queries/s"}
 CHECKS = {
     "run": "the run came to its end",
     "workers": "every worker came to its end",
-    "answers": "answers equal the in-memory database's",
+    "answers": "answers equal those computed from the simulated data",
     "writes": "acknowledged writes are stored",
     "counts": "histograms count what Locust counted, warm-up included",
     "limit": "the load generator was not the limit",
