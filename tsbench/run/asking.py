@@ -300,14 +300,16 @@ class _Asking:
 
     def _ask(self, session: Session, asked: Asked | AskedText, place: int) -> None:
         call: Callable[[Arrival | None], Timed[Rows]]
+        origin_ns = self._timebase.origin_ns
         if isinstance(asked, AskedText):
-            call = partial(Direct.call, function=session.ask, args=(asked.text,))
+            call = partial(Direct.call, function=session.ask, args=(asked.text,), origin_ns=origin_ns)
         else:
             try:
                 statement = self._schema.compile(asked.query)
             except Unsupported as why:
                 raise Broken(f"{asked.kind} (line {asked.number + 2}) cannot be asked: {why}") from None
-            call = partial(Direct.call, function=session.query, args=(statement, asked.query.columns))
+            args = statement, asked.query.columns
+            call = partial(Direct.call, function=session.query, args=args, origin_ns=origin_ns)
         place -= self._how.burn_in
         due_ns = self._due_ns(place)
         if due_ns is None:
@@ -321,15 +323,14 @@ class _Asking:
             outcome, cause = Outcome.UNKNOWN, type(found.error).__name__
             if isinstance(found.error, OpError):
                 outcome, cause = found.error.outcome, found.error.cause
-        origin_ns, service_ns = self._timebase.origin_ns, found.ended_ns - found.began_ns
-        end_ns = found.ended_ns + origin_ns
+        service_ns = found.ended_ns - found.began_ns
         with self._lock:
-            due_ns = due_ns or found.began_ns + origin_ns
-            self._recorder.op(asked.kind, due_ns, end_ns, service_ns, 0, outcome, cause, 0, found.source)
+            due_ns = due_ns or found.began_ns
+            self._recorder.op(asked.kind, due_ns, found.ended_ns, service_ns, 0, outcome, cause, 0, found.source)
             if found.error is not None:
                 self.errors.add(found.error)
             self.done += 1
-            self.ended_ns = max(self.ended_ns, end_ns)
+            self.ended_ns = max(self.ended_ns, found.ended_ns)
         self._progress(1)
         if isinstance(found.error, OpError) and found.error.cause in _GONE:
             self._expect_answer(found.error, asked)
