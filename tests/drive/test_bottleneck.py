@@ -17,6 +17,7 @@ MILLISECOND = document(
 
 def test_a_process_that_burns_its_cpu_is_called_the_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(locust_process, "LOCUSTFILE", Path(__file__).parent / "burning.py")
+    monkeypatch.setenv("BURN_S", "0.025")  # longer than think time and answer, however little CPU others leave it
     summary = run(tmp_path, MILLISECOND)
     assert summary["limited_by"] == "load generator"
     assert summary["validity"]["checks"]["limit"]["state"] == "inconclusive"

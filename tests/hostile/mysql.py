@@ -38,6 +38,7 @@ from tests.targets.data import CPU, START_NS
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import Count, OpError, WriteMode
 from tsbench.targets.mysql import MARIADB
+from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:
     import ssl
@@ -406,6 +407,7 @@ class Watch:
             # Modules are imported before anybody is watched.
             assert use(endpoint) == []
             use(f"{endpoint}?ssl-mode=REQUIRED")
+        tuple(TARGETS.values())  # a server that is none of ours is compared with what each target says of its own
 
     @property
     def files(self) -> tuple[bytes, ...]:
