@@ -196,14 +196,16 @@ def product_at(host: str, port: int) -> str:
 
     It takes at most about a second. Nothing of the user's is sent.
     """
-    declared = [(greeting, server_of(target)) for target in TARGETS.values() for greeting in target.greetings]
     deadline = time.monotonic() + _LOOK_S
     for request in (_HTTP, _SSL_REQUEST, _HELLO):
         try:
             found = _first_bytes(host, port, request, deadline)
         except (OSError, UnicodeError):  # nobody listens; and such a name
             return ""
-        for pattern, product in (*declared, *_OTHERS):
+        if not found:
+            continue
+        declared = [(greeting, server_of(target)) for target in TARGETS.values() for greeting in target.greetings]
+        for pattern, product in (*declared, *_OTHERS):  # all targets are imported only where somebody answered
             if re.match(pattern, found, re.DOTALL):
                 return product
     return ""
