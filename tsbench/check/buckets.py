@@ -101,7 +101,7 @@ class BucketTracker(WindowTracker):
         self._values = self._columns.nothing(query.aggregate, buckets)
         self._counts = np.zeros(buckets)
 
-    def add(self, slab: Slab, known: Slab) -> None:  # noqa: ARG002 - unknown writes are after the load
+    def add(self, slab: Slab, known: Slab) -> None:  # unknown writes are after the load
         query = self._query
         low, high = known.rows_until(query.window.start_ns), known.rows_until(query.window.end_ns)
         if low == high:
@@ -162,7 +162,7 @@ class GroupTracker(Tracker):
         self._edges = np.unique(np.concatenate([self._starts, self._ends]))
         self._segments: dict[int, _Segment] = {}
 
-    def add(self, slab: Slab, known: Slab) -> None:  # noqa: ARG002 - unknown writes are after the load
+    def add(self, slab: Slab, known: Slab) -> None:  # unknown writes are after the load
         if not len(known):
             return
         starts = self._cuts(int(known.time_ns[0]), int(known.time_ns[-1]))

@@ -191,7 +191,7 @@ class MomentTracker(Tracker):
     def _expected(self, query: Any) -> Packed:
         """Return the gold answer from the rows so far."""
 
-    def add(self, slab: Slab, known: Slab) -> None:  # noqa: ARG002 - these answers have no rows of unknown writes
+    def add(self, slab: Slab, known: Slab) -> None:  # these answers have no rows of unknown writes
         low = 0
         while self._open and len(known) and _moment_ns(self._open[-1]) <= int(known.time_ns[-1]):
             high = known.rows_until(_moment_ns(self._open[-1]))

@@ -75,7 +75,7 @@ class TruckTracker(Tracker):
         self._newest_ns = np.full(scale, NEVER_NS, dtype=np.int64)
         self._newest = {field: np.zeros(scale) for field in _NEWEST.get(name, ())}
 
-    def add(self, slab: Slab, known: Slab) -> None:  # noqa: ARG002 - unknown writes are after the load
+    def add(self, slab: Slab, known: Slab) -> None:  # unknown writes are after the load
         self._tags = known.tags
         rows = slice(known.rows_until(self.begin_ns), known.rows_until(self.end_ns))
         series, times = known.series[rows], known.time_ns[rows]

@@ -26,9 +26,9 @@ on large shared buffers would cost a third of a core.
 
 
 class HostCollector(Sampler):
-    """Samples the whole host, and the load processes, `client` (see `results.rundir.HOST_COLUMNS`).
+    """Samples the whole host, and the load processes together (see `results.rundir.HOST_COLUMNS`).
 
-    Without `client` the load processes are the children of this process that run Locust.
+    These are the processes `client`; if none are given, the children of this process that run Locust.
     """
 
     name, what = "host", "the host's figures"

@@ -37,7 +37,7 @@ class Threads:
 
     def call(
         self,
-        arrival: Arrival | None,  # noqa: ARG002 - a driver that blocks has none
+        arrival: Arrival | None,
         function: Callable[[*A], T],
         args: tuple[*A],
         origin_ns: int = 0,

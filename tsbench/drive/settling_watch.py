@@ -31,7 +31,7 @@ class SucceededOps:
     def saw(self, tag: str, second: int, histogram: SparseHistogram) -> None:
         """Ignore a histogram."""
 
-    def counted(self, op: str, second: int, counts: Mapping[str, Any]) -> None:  # noqa: ARG002 - of all ops
+    def counted(self, op: str, second: int, counts: Mapping[str, Any]) -> None:
         """Add an op's counters of one second."""
         self._per_s[second] += counts.get("done", 0) - counts.get("failed", 0) - counts.get("unknown", 0)
 

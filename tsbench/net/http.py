@@ -160,7 +160,7 @@ class HttpConnection:
 
 
 def _refused(wire: Wire, deadline: float, lost: OSError) -> Response:
-    """Return the response of a server that did not read the whole request; a success is an error then."""
+    """Return the response of a server that did not read the whole request; even a success counts as an error."""
     response = _read(wire, wire.get(deadline), deadline)
     if response.status < 400:
         raise lost

@@ -158,7 +158,7 @@ def read_part(path: Path, model: type[T]) -> T:
 
 
 def parse_json(data: bytes, *, of_set: bool = False) -> Any:
-    """Return the content of a JSON text without characters that a terminal obeys; that `of_set` is of many runs.
+    """Return the content of a JSON text without characters that a terminal obeys; one `of_set` may be longer.
 
     Raises
     ------

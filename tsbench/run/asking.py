@@ -267,7 +267,6 @@ class _Asking:
 
     def saw(self, tag: str, second: int, histogram: SparseHistogram) -> None:
         """Receive what the recorder writes."""
-        del second
         if tag.endswith("|service"):
             histogram.add_to(self._service)
 

@@ -38,7 +38,6 @@ class EmbeddedServer(Server):
     file: ClassVar[str]
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, group: Group | None = None) -> None:
-        del group  # nothing is started that could be in it; `check_caps` refuses caps
         if settings:
             raise UserMistake(f"settings: {next(iter(settings))}: an embedded database has no server to configure")
         self._directory = directory.absolute()

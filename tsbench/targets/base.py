@@ -161,7 +161,6 @@ class Schema(Protocol):
 
     def encode_lines(self, lines: bytes, points: int) -> Payload:
         """Return the payload of `points` lines of line protocol; only if the schema `takes_lines`."""
-        del lines, points
         raise Unsupported("the layout takes no line protocol")
 
     def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
@@ -174,7 +173,6 @@ class Schema(Protocol):
         Unsupported
             If all tables and series must be known when the tables are created.
         """
-        del measurements, tags, first
         raise Unsupported("its tables must be known beforehand, as those of a simulated world are")
 
     def compile(self, query: Query) -> Statement:
@@ -293,15 +291,15 @@ class Session(Protocol):
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes on disk by part (`table`, `index`, ...) as the server counts; their sum is the total."""
 
-    def deliver(self, timeout_s: float) -> None:  # noqa: ARG002
+    def deliver(self, timeout_s: float) -> None:
         """Wait until all acknowledged points are delivered and visible, if the endpoint `delivers_later`."""
         return
 
-    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:  # noqa: ARG002
+    def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
         """Return the objects of these measurements that exist now; containers come last."""
         return ()
 
-    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:  # noqa: ARG002
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
         """List tables of other measurements, and the rows of tags if `series` are asked for.
 
         A table that has not the form of tsbench's own is not listed, nor is what lies outside the place (namespace,
@@ -309,11 +307,11 @@ class Session(Protocol):
         """
         return Inventory()
 
-    def ask(self, text: str) -> Rows:  # noqa: ARG002
+    def ask(self, text: str) -> Rows:
         """Execute a query that another program wrote and fetch every row; of targets with `peer_queries` only."""
         raise Unsupported("this database takes no queries as text")
 
-    def explain(self, statement: Statement) -> Plan | None:  # noqa: ARG002
+    def explain(self, statement: Statement) -> Plan | None:
         """Execute a compiled query and return how the database did that; None if it does not report it."""
         return None
 

@@ -80,7 +80,6 @@ class LineSchema(Schema):
 
     def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
         """Return no command: points carry their names and tags."""
-        del measurements, tags, first
         return ()
 
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
@@ -213,7 +212,6 @@ def opener(
     def connect(
         of: H, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
     ) -> Openable:
-        del schema  # the layout is in the statements
         known = secret(of)
 
         def opened(limit_s: float) -> Openable:

@@ -40,13 +40,13 @@ class NullSchema(Schema):
     name: str = "none"
     keeps_duplicates: bool = True
 
-    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:  # noqa: ARG002
+    def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
         return ()
 
-    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:  # noqa: ARG002
+    def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
         return ()
 
-    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:  # noqa: ARG002
+    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
         return ()
 
     def encode(self, batch: Batch, mode: WriteMode) -> Payload:
@@ -59,7 +59,7 @@ class NullSchema(Schema):
         if rest:
             yield Payload(mode, name, "", None, rest, 0)
 
-    def compile(self, query: Query) -> Statement:  # noqa: ARG002
+    def compile(self, query: Query) -> Statement:
         """Raise `NothingKept`: nothing is stored, so no query has an answer."""
         raise NothingKept(NOTHING)
 
@@ -100,7 +100,7 @@ class NullSession(Session):
             time.sleep(max(0.0, ended - time.perf_counter()))
         return payload.points
 
-    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:  # noqa: ARG002
+    def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         """Raise `OpError`: nothing is stored, so no query has an answer."""
         raise OpError(Outcome.FAILED, "unsupported", NOTHING)
 
@@ -112,7 +112,7 @@ class NullSession(Session):
             "stall_s": str(behaviour.stall_s),
         }
 
-    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:  # noqa: ARG002
+    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         return {}
 
     def close(self) -> None:

@@ -66,7 +66,7 @@ def column_names(m: Measurement, *, own_tags: bool | None = None) -> list[str]:
     return ["time", *(["tags_id"] if m.tags else []), *m.field_names, *([OWN_TAGS] if own else [])]
 
 
-def question(number: int) -> str:  # noqa: ARG001 - the database counts them itself
+def question(number: int) -> str:
     """Return the placeholder of a parameter (`?`)."""
     return "?"
 
@@ -133,7 +133,6 @@ class SqlSchema(Schema, ABC):
 
     def insert_tags(self, rows: Sequence[tuple[Any, ...]], tags: Mapping[str, Codes]) -> Iterator[Statement]:
         """Yield the statements that add rows of `sql.tag_rows` to the table of tags."""
-        del tags  # the columns have their types
         for piece in sql.chunks(rows, self.max_parameters):
             values = sql.values(len(piece[0]), len(piece), question)
             yield Statement(f'INSERT INTO "tags" VALUES {values}', sql.flat(piece))
@@ -176,7 +175,7 @@ class SqlText(Dialect):
     def bucket(self, column: str, bucket_ns: int) -> str:
         """Return the expression for the start of the bucket that contains a time."""
 
-    def by_bucket(self, bucket_ns: int) -> str:  # noqa: ARG002 - for dialects that need it
+    def by_bucket(self, bucket_ns: int) -> str:
         """Return the clause that groups rows by their buckets, which are the answer's first column."""
         return "GROUP BY 1"
 
@@ -229,11 +228,11 @@ class SqlText(Dialect):
                 text = self._stored(query)
         return Statement(text, tuple(self.params))
 
-    def aggregate(self, function: str, column: str, kind: Kind) -> str:  # noqa: ARG002 - for dialects that need it
+    def aggregate(self, function: str, column: str, kind: Kind) -> str:
         """Return the expression for an aggregate of a field's column; an average has the precision of floats."""
         return f"{function}({column})"
 
-    def any_series(self, measurement: Measurement) -> list[str]:  # noqa: ARG002 - for dialects that need it
+    def any_series(self, measurement: Measurement) -> list[str]:
         """Return a condition that every row fulfils and by which rows are looked up, as a list of none or one."""
         return []
 

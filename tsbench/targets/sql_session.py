@@ -134,7 +134,6 @@ class FileSession(OpSession[Any]):
         return self._connection
 
     def end(self, connection: Any, error: BaseException | None, timeout_s: float) -> None:
-        del timeout_s
         self.limit(float("inf"))
         try:
             if error is not None:

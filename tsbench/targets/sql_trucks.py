@@ -31,7 +31,7 @@ class Dialect(ABC):
         self.params.append(value)
         return self.mark(len(self.params))
 
-    def mark(self, number: int) -> str:  # noqa: ARG002 - the database counts them itself
+    def mark(self, number: int) -> str:
         """Return the placeholder for a parameter by its number, from 1."""
         return "?"
 

@@ -35,7 +35,7 @@ class Fixed:
 
     value: float
 
-    def sample(self, bits: Numbers, rows: int, columns: int) -> Floats:  # noqa: ARG002 - draws nothing
+    def sample(self, bits: Numbers, rows: int, columns: int) -> Floats:
         return np.full((rows, columns), self.value)
 
 
@@ -182,10 +182,10 @@ class Fresh:
     names: tuple[str, ...]
     draw: Draw
 
-    def begin(self, bits: Numbers, series: int) -> Floats:  # noqa: ARG002 - has no history
+    def begin(self, bits: Numbers, series: int) -> Floats:
         return np.empty(len(self.names) * series)
 
-    def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:  # noqa: ARG002
+    def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:
         return self.draw.sample(bits, ticks, len(state))
 
 
@@ -199,7 +199,7 @@ class Steady:
     def begin(self, bits: Numbers, series: int) -> Floats:
         return self.draw.sample(bits, len(self.names), series).ravel()
 
-    def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:  # noqa: ARG002
+    def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:
         return np.broadcast_to(state, (ticks, len(state)))
 
 
@@ -235,9 +235,9 @@ class Clock:
 
     names: tuple[str, ...]
 
-    def begin(self, bits: Numbers, series: int) -> Floats:  # noqa: ARG002 - draws nothing
+    def begin(self, bits: Numbers, series: int) -> Floats:
         return np.zeros(len(self.names) * series)
 
-    def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:  # noqa: ARG002
+    def run(self, bits: Numbers, state: Floats, first_tick: int, ticks: int) -> Floats:
         elapsed = np.arange(first_tick, first_tick + ticks, dtype=np.float64)
         return np.broadcast_to(elapsed[:, None], (ticks, len(state)))

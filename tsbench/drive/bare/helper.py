@@ -235,13 +235,13 @@ class LocustOutside:
     def drive(
         self,
         server: Server,
-        spec: RunSpec,  # noqa: ARG002 - as `lifecycle.Drive` has it
+        spec: RunSpec,
         run: RunDir,
         endpoint: str,
         *,
         tick: Callable[[float], None],
-        alive: Callable[[], bool],  # noqa: ARG002 - a test goes on as long as Locust's user wants
-        ending: Callable[[], None],  # noqa: ARG002 - which has no events
+        alive: Callable[[], bool],
+        ending: Callable[[], None],
     ) -> None:
         """Report to Locust that the load may begin, and wait until the test has ended.
 

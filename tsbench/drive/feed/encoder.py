@@ -255,7 +255,7 @@ def _begin(job: Job) -> WriteStreams:
 
 
 def _answer(streams: WriteStreams, wanted: Wanted, outgoing: int) -> None:
-    """Send bursts, several at a time: every piece that the load process receives takes it 15 us."""
+    """Send bursts, several in one message, since each message takes the load process 15 us."""
     ready: list[bytes] = []
     for left in reversed(range(wanted.bursts)):
         started_ns = time.perf_counter_ns()

@@ -71,7 +71,7 @@ class DuckdbSchema(SqlSchema):
     def create_table(self, m: Measurement) -> list[str]:
         return [f"CREATE TABLE {quoted(m.name)} ({self.columns(m)})"]
 
-    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:  # noqa: ARG002 - a checkpoint covers all tables
+    def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
         """Return the statement that writes the log into the file, compressed."""
         return [Statement("CHECKPOINT")]
 

@@ -31,7 +31,6 @@ def connect(
     of: Endpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
 ) -> DuckdbSession:
     """Open the file, making it if need be. That does not wait for anybody, so it has no time limit."""
-    del schema, connect_timeout_s, waiter
     path = Path(of.path)
     try:
         connection = duckdb.connect(path)
@@ -139,7 +138,7 @@ class DuckdbSession(FileSession):
             ((version,),) = self._connection.execute("SELECT version()").fetchall()
             return {"version": f"DuckDB {version}", **dict(self._connection.execute(text).fetchall())}
 
-    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:  # noqa: ARG002 - blocks are shared
+    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of the file's blocks in use (tables, tags, catalogue), and of the write-ahead log."""
         text = """SELECT used_blocks * block_size FROM pragma_database_size()
             WHERE database_name = current_database()"""

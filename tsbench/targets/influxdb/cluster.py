@@ -136,7 +136,6 @@ class ClusterSession(NodesSession[Influx1Session]):
         raise OpError(Outcome.FAILED, "unsupported", text)
 
     def ask(self, text: str) -> Rows:
-        del text
         raise Unsupported("several nodes of InfluxDB 1.x do not ask each other")
 
     def _expected(self, measurement: str, tags: Mapping[str, str], nodes: Mapping[int, object]) -> list[int]:

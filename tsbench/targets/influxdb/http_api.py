@@ -65,7 +65,6 @@ class InfluxSchema(LineSchema):
     """Base of the schemas. Points of a series at the same time replace each other."""
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        del measurements
         return [WaitForCompactions()]
 
 

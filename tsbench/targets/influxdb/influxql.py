@@ -36,7 +36,6 @@ def text_literal(value: str) -> str:
 
 def peer_fields(measurement: str, statement: Statement) -> dict[str, bytes]:
     """Return the fields of a query in TSBS's file; its runner adds the database to the path."""
-    del measurement
     path = urlencode({"rp": "tsbench", "q": statement.text})
     return {"Method": b"POST", "Path": b"/query?" + path.encode(), "RawQuery": statement.text.encode()}
 

@@ -65,7 +65,6 @@ class Influx1Schema(InfluxSchema):
     name: str
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
-        del tags  # points carry their tags
         return [
             Statement("CREATE DATABASE $database", optional=True),
             *self.drop(measurements),
@@ -74,7 +73,6 @@ class Influx1Schema(InfluxSchema):
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
         """Return the statement that drops the policy with all its data; no error if it is missing."""
-        del measurements
         return [Statement("DROP RETENTION POLICY $policy ON $database")]
 
     def compile(self, query: Query) -> Statement:
@@ -166,7 +164,6 @@ class Influx1Session(HttpSession):
     @decoded("InfluxDB")
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of the policy's shards and of their write-ahead logs, without the index of series."""
-        del measurements
         shards, logs = (
             [dict(zip(one["columns"], one["values"][0], strict=True)) for one in self._own(module)]
             for module in ("tsm1_filestore", "tsm1_wal")
@@ -181,7 +178,6 @@ class Influx1Session(HttpSession):
     @decoded("InfluxDB")
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
         """Return the policy, and the database; neither has an id."""
-        del measurements
         database, policy = self._place["database"], self._place["retentionPolicy"]
         if database not in self._column("SHOW DATABASES", "databases"):
             return ()
@@ -201,7 +197,6 @@ class Influx1Session(HttpSession):
 
     def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
         """Return the other measurements that have points in the policy; points carry their tags, so no `series`."""
-        del series
         if self._place["database"] not in self._column("SHOW DATABASES", "databases"):
             return Inventory()
         names = sorted({*self._column("SHOW MEASUREMENTS ON $database")} - {m.name for m in measurements})

@@ -64,11 +64,9 @@ class Influx2Schema(InfluxSchema):
     request = "POST /api/v2/write"
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
-        del tags  # they come with the points
         return [*self.drop(measurements), CreateBucket()]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        del measurements
         return [DeleteBucket()]
 
     def compile(self, query: Query) -> Statement:
@@ -132,7 +130,6 @@ class Influx2Session(HttpSession):
     @decoded("InfluxDB")
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of the bucket's data and write-ahead logs, without the index of series."""
-        del measurements
         bucket = self._found()
         if bucket is None:
             return {}
@@ -144,7 +141,6 @@ class Influx2Session(HttpSession):
     @decoded("InfluxDB")
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
         """Return the bucket, if it exists and is ours."""
-        del measurements
         bucket = self._found()
         if bucket is None or bucket.get("description") != MARK:
             return ()
@@ -152,7 +148,6 @@ class Influx2Session(HttpSession):
 
     def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
         """Return the other measurements that have points in the bucket; points carry their tags, so no `series`."""
-        del series
         if self._found() is None:
             return Inventory()
         text = self._flux(flux.other_measurements(measurements))

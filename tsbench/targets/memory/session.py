@@ -40,7 +40,6 @@ class MemorySession(AnswerKey, Session):
         super().__init__(schema.keeps_duplicates, {} if tables is None else tables)
 
     def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
-        del timeout_s  # nothing here waits
         for command in commands:
             match command:
                 case CreateTable(measurement=measurement, tags=tags):

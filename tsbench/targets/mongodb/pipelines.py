@@ -85,7 +85,6 @@ class Pipeline:
 
     def count(self, measurement: Measurement) -> list[Stage]:
         """Return the stages that count points."""
-        del measurement
         return [{"$count": "points"}]
 
     def stored(self, query: Stored) -> list[Stage]:
@@ -217,7 +216,6 @@ class ValuePipeline(Pipeline):
     """The compiler for one document per value; points are put together again only where an answer has rows."""
 
     def collection(self, measurement: Measurement) -> str:
-        del measurement
         return VALUES
 
     def values(self, query: Read, window: Stage) -> list[Stage]:
@@ -323,7 +321,6 @@ class HourPipeline(Pipeline):
         return [{"$match": chosen}, *newest, *_UNWOUND, *([{"$match": wanted}] if wanted else [])]
 
     def count(self, measurement: Measurement) -> list[Stage]:
-        del measurement
         return [
             {"$project": {"n": {"$size": {"$objectToArray": f"${POINTS}"}}}},
             {"$group": {"_id": None, "points": {"$sum": "$n"}}},

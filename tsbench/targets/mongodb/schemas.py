@@ -75,7 +75,6 @@ class DocumentSchema(Schema):
         return {name: named[name] for name in dict.fromkeys(map(self.pipeline.collection, measurements))}
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
-        del tags  # every document has its own
         for m in measurements:
             for name in (*m.tags, *m.own_tags, *m.field_names):
                 plain(name)
@@ -83,7 +82,6 @@ class DocumentSchema(Schema):
         return [*self.drop(measurements), *made]
 
     def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
-        del first  # documents carry their tags
         return self.create(measurements, tags)
 
     def _collection(self, name: str, m: Measurement) -> CreateCollection:
@@ -112,7 +110,6 @@ class DocumentSchema(Schema):
 
         It is optional: not every login may do it, and FerretDB has no such command.
         """
-        del measurements
         return [command({"fsync": 1, "$db": "admin"}, optional=True)]
 
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
@@ -141,7 +138,7 @@ class DocumentSchema(Schema):
         """Return the documents of every point as a row."""
         return bson_columns.points(batch)
 
-    def _documents_each(self, batch: Batch) -> int:  # noqa: ARG002 - not of single values
+    def _documents_each(self, batch: Batch) -> int:
         """Return the number of documents of a point."""
         return 1
 
@@ -159,7 +156,6 @@ class ValueSchema(DocumentSchema):
 
     def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
         """Return no command: all measurements share one collection."""
-        del measurements, tags, first
         return ()
 
     def _indexes(self, m: Measurement) -> Sequence[Mapping[str, int]]:

@@ -105,7 +105,6 @@ class MongodbSession(NetworkSession[Messages]):
 
     def end(self, connection: Messages, error: BaseException | None, timeout_s: float) -> None:
         """End an op; the connection is dropped after any error, except one that the server answered with."""
-        del connection
         if error is None or isinstance(error, OpError):
             return
         self._drop()
@@ -320,7 +319,6 @@ class MongodbSession(NetworkSession[Messages]):
 
         Documents carry their tags, so that no `series` lie beside them.
         """
-        del series
         names = self._schema.collections(measurements)
         with answering(self._timeout_s):
             others = sorted({*self._database.list_collection_names()} - {*names})
@@ -351,7 +349,6 @@ class FerretdbSession(MongodbSession):
         )
 
     def _durability(self, concern: Mapping[str, Any], hello: Mapping[str, Any]) -> tuple[str, str]:
-        del concern, hello  # neither matters: there is one PostgreSQL, which commits
         return YES, "FerretDB answers after PostgreSQL's commit, whatever the write concern"
 
     def facts(self) -> Mapping[str, str]:

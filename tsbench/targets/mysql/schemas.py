@@ -190,7 +190,6 @@ class MysqlSchema(SqlSchema):
         yield from self.insert_tags(sql.tag_rows(tags), tags)
 
     def insert_tags(self, rows: Sequence[tuple[Any, ...]], tags: Mapping[str, Codes]) -> Iterator[Statement]:
-        del tags  # the columns have their types
         for start in range(0, len(rows), _TAG_ROWS):
             piece = rows[start : start + _TAG_ROWS]
             texts = (f"({', '.join('NULL' if v is None else literal(v) for v in row)})" for row in piece)

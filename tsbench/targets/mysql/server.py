@@ -126,7 +126,6 @@ class _Server(ManagedServer):
         """Return the program with the options that say where its own files are."""
 
     def _environment(self, programs: Path) -> dict[str, str]:
-        del programs
         # A server that starts deletes the temporary tables of every other server in the same directory.
         return {"PATH": _PATH, "LC_ALL": "C", "TMPDIR": str(self.place)}
 

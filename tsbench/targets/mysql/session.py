@@ -52,7 +52,6 @@ def connect(
     of: MysqlEndpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
 ) -> MysqlSession:
     """Open a session, as `Target.connect` says; a server of another product than the endpoint's is refused."""
-    del schema  # the layout is in the statements
 
     def opened(limit_s: float) -> MysqlSession:
         session = MysqlSession(of, of.password(), timeout_s, waiter)
@@ -300,7 +299,7 @@ class MysqlSession(NetworkSession[Connection]):
         super().close()
 
     def limit(self, connection: Connection, due_s: float) -> None:
-        del connection  # the server's own limit should end a statement first: then the connection survives
+        # The server's own limit should end a statement first: then the connection survives.
         _watchdog.limit(self, due_s)
 
     def end(self, connection: Connection, error: BaseException | None, timeout_s: float) -> None:

@@ -46,7 +46,6 @@ class PostgresSession(PgwireSession):
         waiter: NewWaiter | None = None,
     ) -> PostgresSession:
         """Open a session, as `Target.connect` says."""
-        del schema  # the layout is in the statements
         found = parameters(of.url)
 
         def opened(limit_s: float) -> PostgresSession:

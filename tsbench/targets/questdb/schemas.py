@@ -50,11 +50,9 @@ class QuestText(SqlText):
         return sql.ceil_datetime(time_ns).replace(tzinfo=None)
 
     def bucket(self, column: str, bucket_ns: int) -> str:
-        del bucket_ns  # which is in the clause SAMPLE BY
         return column
 
     def number_of(self, bucket_ns: int) -> str:
-        del bucket_ns
         raise Unsupported("QuestDB has no subqueries that refer to the row outside, which these questions need")
 
     def by_bucket(self, bucket_ns: int) -> str:
@@ -122,12 +120,10 @@ class QuestSchema(LineSchema):
         return [Statement(f"DROP TABLE IF EXISTS {quoted(PREFIX + m.name)}") for m in measurements]
 
     def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
-        del tags, first
         return self.create(measurements, {})
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
         """Wait until the write-ahead logs are applied; QuestDB has nothing else to do after a load."""
-        del measurements
         return [ApplyWal()]
 
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:

@@ -147,12 +147,10 @@ class QuestSession(PgwireSession):
     @decoded("QuestDB")
     def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
         """Return our tables of no measurement; rows carry their tags, so no `series`."""
-        del series
         return Inventory(tuple(sorted(self._tables().keys() - {PREFIX + m.name for m in measurements})))
 
     def explain(self, statement: Statement) -> None:
         """Return None: a plan of QuestDB's has no figures."""
-        del statement
 
     @decoded("QuestDB")
     def counters(self) -> Mapping[str, float]:
@@ -182,7 +180,6 @@ def _write_refusal(response: Response, points: int) -> OpError:
     QuestDB commits a request for a table as a whole: one that is refused for a line has stored none of its points (seen
     with 9.3, also for 1,200,000 lines). Of one that failed in the commit nobody knows.
     """
-    del points
     text = http.error_text(response)
     outcome, cause = http.BY_STATUS.get(response.status, (Outcome.UNKNOWN, "server"))
     if response.status == 400:

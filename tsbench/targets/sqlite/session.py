@@ -37,7 +37,6 @@ def connect(
     of: Endpoint, schema: Schema, *, timeout_s: float, connect_timeout_s: float, waiter: NewWaiter | None = None
 ) -> SqliteSession:
     """Open the file, making it if need be."""
-    del schema, waiter  # the layout is in the statements
     path = Path(of.path)
     try:
         connection = sqlite3.connect(path, timeout=connect_timeout_s, isolation_level=None, check_same_thread=False)

@@ -141,7 +141,6 @@ def _latest_rows(found: list[dict[str, Any]], columns: tuple[str, ...], measurem
 
 def _count_row(found: list[dict[str, Any]], columns: tuple[str, ...], measurement: str) -> Iterator[Any]:
     """Yield the count, which an answer without series leaves out."""
-    del columns, measurement
     yield (round(sum(float(one["value"][1]) for one in found)),)
 
 

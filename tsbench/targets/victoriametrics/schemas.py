@@ -71,7 +71,6 @@ class FieldsSchema(LineSchema):
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
         """Return the operation that deletes all series; points make new ones."""
-        del tags
         for one in measurements:
             for other in measurements:
                 if other.name.startswith(f"{one.name}_"):
@@ -79,11 +78,9 @@ class FieldsSchema(LineSchema):
         return self.drop(measurements)
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        del measurements
         return [DeleteSeries()]
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
-        del measurements
         return [WaitForMerges()]
 
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:

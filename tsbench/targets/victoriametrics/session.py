@@ -174,13 +174,11 @@ class VictoriaSession(HttpSession):
 
     @decoded("VictoriaMetrics")
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
-        del measurements
         return answers.sizes(self.page())
 
     @decoded("VictoriaMetrics")
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
         """Return our series as one object; nothing without series."""
-        del measurements
         if not self._names():
             return ()
         return (ServerObject(f"series with db = {self._database}", (DeleteSeries(),)),)
@@ -188,7 +186,6 @@ class VictoriaSession(HttpSession):
     @decoded("VictoriaMetrics")
     def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
         """Return metrics of no measurement that have points among ours; tags come with points, so no `series`."""
-        del series
         prefixes = tuple(f"{m.name}_" for m in measurements)
         return Inventory(tuple(sorted(name for name in self._names() if not name.startswith(prefixes))))
 

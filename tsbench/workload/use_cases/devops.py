@@ -109,7 +109,7 @@ DISKIO = Layout(
 )
 
 
-def _disk(hidden: Mapping[str, Floats], interval_ns: int) -> dict[str, Floats]:  # noqa: ARG001
+def _disk(hidden: Mapping[str, Floats], interval_ns: int) -> dict[str, Floats]:
     free = np.floor(hidden["free"])
     used = DISK - free
     inodes_free = np.floor(free * (1 / 4096))
@@ -156,7 +156,7 @@ KERNEL = Layout(
 )
 
 
-def _mem(hidden: Mapping[str, Floats], interval_ns: int) -> dict[str, Floats]:  # noqa: ARG001
+def _mem(hidden: Mapping[str, Floats], interval_ns: int) -> dict[str, Floats]:
     # The walks are fractions of the total, so that one process is enough for all sizes of machine.
     total = hidden["total"]
     used, buffered = np.floor(total * hidden["used"]), np.floor(total * hidden["buffered"])

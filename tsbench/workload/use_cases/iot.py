@@ -79,7 +79,7 @@ def _cut(values: Floats, decimals: int) -> Floats:
 _DECIMALS = {"latitude": 5, "longitude": 5, "fuel_consumption": 1, "fuel_state": 1}
 
 
-def _readings(hidden: Mapping[str, Floats], interval_ns: int) -> dict[str, Floats]:  # noqa: ARG001
+def _readings(hidden: Mapping[str, Floats], interval_ns: int) -> dict[str, Floats]:
     return {name: _cut(values, _DECIMALS.get(name, 0)) for name, values in hidden.items()}
 
 
