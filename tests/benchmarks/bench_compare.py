@@ -11,8 +11,8 @@ as users call them, 9 s a run. Other processes may come and go meanwhile.
 
 Slower writes are of 500 rows, among nine queries each, by one user who does not wait, into a file in memory: a write of
 10 rows takes 0.13 to 0.24 ms from one start to the next, mostly of waking up, in which nobody could see a twentieth of
-SQLite's work. With 10 ms of rest between ops the medians of runs differ by 2 to 7 % (standard deviation of 8 to 12 runs in
-a row, in five series), without any by 1.5 and 2.3 %, and by 11 % in a bad hour of the machine.
+SQLite's work. With 10 ms of rest between ops the medians of runs differ by 2 to 7 % (standard deviation of 8 to 12
+runs in a row, in five series), without any by 1.5 and 2.3 %, and by 11 % in a bad hour of the machine.
 """
 
 from __future__ import annotations
