@@ -1,5 +1,6 @@
 # make quickstart   sets everything up in .venv and runs scenarios/quickstart.toml
-# make test         sets everything up and runs the tests; make test ARGS='--require postgres -k sqlite'
+# make test         sets everything up and runs the tests but for the slow ones; make test ARGS=--slow runs them, too, and so does
+#                   a required server: make test ARGS='--require postgres -k sqlite'
 #                   (--hypothesis-profile=thorough tries properties with ten times as many examples, as CI does)
 # make bench        prints ratios against peers and ceilings (TSBS_BIN=DIR with the peer's programs adds theirs)
 # make lint         ruff and mypy
@@ -26,7 +27,7 @@ quickstart: venv
 	$(BIN)/tsbench run scenarios/quickstart.toml $(ARGS)
 
 test: venv
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n 5 --dist worksteal $(ARGS)
 
 bench: venv
 	for bench in tests/benchmarks/bench_*.py; do $(BIN)/python $$bench || exit 1; done

@@ -72,12 +72,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=SERVER_MARKS,
         help="a test that skips is a failure if all that it is marked with is NAME (may be given several times)",
     )
+    parser.addoption("--slow", action="store_true", help="also run the tests that take seconds each, as --require does")
     parser.addoption("--update-snapshots", action="store_true", help="write what is compiled now as the new snapshots")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for name in SERVER_MARKS:
         config.addinivalue_line("markers", f"{name}: needs that server")
+    config.addinivalue_line("markers", "slow: left out of a run of all tests without --slow or --require")
     config.addinivalue_line("markers", "contract: what every database must do, whoever started its server")
     config.addinivalue_line(
         "markers", "every_user: of what root and an ordinary user differ in: servers, files, rights"
@@ -86,6 +88,32 @@ def pytest_configure(config: pytest.Config) -> None:
     # Containers often set it. The tests start hundreds of processes, and each would compile the package anew (0.2 s).
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+
+
+def _leaves_out_slow(config: pytest.Config) -> bool:
+    """Return True if all tests are run as somebody does who changes the code: in three minutes."""
+    if (given := getattr(config, "workerinput", None)) is not None:
+        return bool(given["leaves_out_slow"])
+    asked = config.getoption("--slow") or config.getoption("--require") or config.getoption("-m")
+    return not asked and config.args_source is pytest.Config.ArgsSource.TESTPATHS
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of xdist, which is given all tests by name."""
+    node.workerinput["leaves_out_slow"] = _leaves_out_slow(node.config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if _leaves_out_slow(config):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if _leaves_out_slow(config):
+        terminalreporter.write_line("Tests marked slow were left out; make test ARGS=--slow runs them, too.")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

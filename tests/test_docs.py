@@ -122,6 +122,7 @@ def parsed(words: list[str]) -> tuple[str, dict[str, Any], list[str]]:
             return name, found.params, found.args
 
 
+@pytest.mark.slow
 def test_the_commands_of_tsbench_are_understood(subtests: pytest.Subtests) -> None:
     for words in of("tsbench"):
         with subtests.test(shlex.join(words)):
@@ -202,6 +203,7 @@ def loaded(warm_locust: WarmLocust, words: list[str]) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.slow
 def test_the_commands_of_locust_are_understood_with_the_locustfile_that_they_name(
     warm_locust: WarmLocust, subtests: pytest.Subtests
 ) -> None:
@@ -277,6 +279,7 @@ def expect_checked(run: Path, code: int, why: str) -> None:
     assert code == (0 if Summary.model_validate(summary).passed else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_the_example_runs_as_it_stands_but_shorter_and_its_results_may_lie_anywhere(
     postgres_server: PostgresServer, tmp_path: Path
@@ -294,6 +297,7 @@ def test_the_example_runs_as_it_stands_but_shorter_and_its_results_may_lie_anywh
     assert f"report: {AWKWARD}/" in command.stdout.replace("\n", "")
 
 
+@pytest.mark.slow
 def test_the_locustfile_runs_as_it_stands(tmp_path: Path) -> None:
     (block,) = (text for _, language, text in BLOCKS if language == "python")
     (tmp_path / "my.py").write_text(block, encoding="utf-8")

@@ -75,6 +75,7 @@ def test_a_world_has_the_keys_of_a_scenario(_: int) -> None:
         tsbench.world("cpu-only", scale=0)
 
 
+@pytest.mark.slow
 def test_a_scenario_runs_twice_and_its_results_are_read(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(TINY)
     for number in range(2):

@@ -125,6 +125,7 @@ def without_report(place: Path, *words: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(called, cwd=place, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--report", "--no-report"])
 def test_a_run_needs_nothing_of_the_extra_report_and_says_what_its_report_lacks(tmp_path: Path, option: str) -> None:
     (tmp_path / "tiny.toml").write_text(TINY)

@@ -37,3 +37,5 @@ def test_a_shortened_text_is_no_longer_than_asked_for(text: str, most: int) -> N
 def test_a_long_list_says_how_many_others_there_are() -> None:
     assert listed(["a", "b"]) == "a, b"
     assert listed([str(n) for n in range(1_000)], 2) == "0, 1 and 998 others"
+    assert listed("abcd", 2) == "a, b and 2 others"
+    assert listed("abc", 2) == "a, b, c"

@@ -47,9 +47,10 @@ def shortened(text: str, most: int = _MOST) -> str:
 
 
 def listed(names: Collection[object], most: int = 10) -> str:
-    """Return the first names with commas between them, and the number of the others."""
-    first, others = [shortened(str(name)) for name in islice(names, most)], len(names) - most
-    return f"{', '.join(first)} and {others:,} others" if others > 0 else ", ".join(first)
+    """Return the first names with commas between them, and the number of the others; a single other one is named."""
+    shown = most if len(names) > most + 1 else len(names)
+    first = ", ".join(shortened(str(name)) for name in islice(names, shown))
+    return first if shown == len(names) else f"{first} and {len(names) - shown:,} others"
 
 
 def suggestion(word: str, known: Collection[str], otherwise: str = "") -> str:

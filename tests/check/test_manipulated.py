@@ -65,6 +65,7 @@ def test_the_manipulations_of_each_database_have_names_of_their_own() -> None:
     assert len({one.name for one in CONTROLS}) == 20
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.parametrize(
     "manipulation",

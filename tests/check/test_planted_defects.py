@@ -355,6 +355,7 @@ def smalls(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], t
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", IN_STORED_DATA)
 def test_a_defect_in_stored_data_is_found(
     smalls: dict[tuple[str, bool], tuple[Stand, Gold]], tmp_path: Path, name: str
@@ -585,6 +586,7 @@ def unaccused(sound: Sound, url: str, place: Path) -> Answers:
     return answers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sound", SOUND, ids=lambda s: s.id)
 def test_a_sound_database_is_never_accused(sound: Sound, tmp_path: Path) -> None:
     unaccused(sound, f"sqlite://{tmp_path / 'sound.db'}", tmp_path)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,6 +120,7 @@ def spoilt(rows: Rows, rng: np.random.Generator) -> list[Rows]:
     return [Rows(rows.columns, other) for other in others]
 
 
+@pytest.mark.slow
 @examples(20)
 @given(data=st.data())
 def test_the_streaming_gold_accepts_the_answer_keys_answers_and_no_others(data: st.DataObject) -> None:

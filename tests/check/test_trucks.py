@@ -203,6 +203,7 @@ def asked(kind: str, world: World, count: int) -> list[Analysis]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", WORLDS)
 def test_gold_is_what_plain_loops_find(name: str, kind: str) -> None:
@@ -218,6 +219,7 @@ def test_gold_is_what_plain_loops_find(name: str, kind: str) -> None:
 # --- what must be found -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_wrong_value_missing_row_and_unexpected_row_is_found() -> None:
     world = WORLDS["peer"]
     gold = Gold(Feed(world, TICKS, 500), read_ledgers([]), keeps_duplicates=True)
@@ -274,6 +276,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Stand:
     return trucks(tmp_path_factory.mktemp("few"), 20)
 
 
+@pytest.mark.slow
 def test_a_run_stores_trucks_with_lacking_fields_and_tags_as_they_are(stored: Stand) -> None:
     gold = stored.gold()
     assert stored.false_verdicts(gold) == set()
@@ -281,6 +284,7 @@ def test_a_run_stores_trucks_with_lacking_fields_and_tags_as_they_are(stored: St
     assert (answers.wrong, answers.unsupported) == (0, {}), answers.first_wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_of_what_is_lacking_is_found(few: Stand, tmp_path: Path, name: str) -> None:
     statement, kind = CHANGES[name]

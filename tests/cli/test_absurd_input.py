@@ -101,6 +101,7 @@ def assert_plain(text: str) -> None:
 WIDE = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 
 
+@pytest.mark.slow
 @settings(examples(80), suppress_health_check=WIDE)
 @given(changes=st.lists(st.tuples(st.sampled_from(KEYS), VALUES), min_size=1, max_size=2))
 def test_any_value_of_any_key_is_taken_or_refused_in_one_line(
@@ -113,6 +114,7 @@ def test_any_value_of_any_key_is_taken_or_refused_in_one_line(
     shutil.rmtree(tmp_path / "results", ignore_errors=True)
 
 
+@pytest.mark.slow
 @settings(examples(50), suppress_health_check=WIDE)
 @given(line=st.sampled_from(TINY.splitlines()), value=VALUES)
 def test_any_line_of_a_file_is_taken_or_refused_in_one_line(
@@ -190,6 +192,7 @@ def edited(content: Any, draw: Any) -> Any:
     return draw(st.sampled_from(ODD))
 
 
+@pytest.mark.slow
 @settings(examples(60), suppress_health_check=WIDE)
 @given(data=st.data(), name=st.sampled_from(FILES))
 def test_any_edited_result_file_is_shown_or_named(

@@ -311,6 +311,7 @@ def noise(path: Path) -> None:
     path.write_bytes(whole[:third] + spoilt + whole[-third:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
@@ -412,6 +413,7 @@ def test_a_result_set_is_not_resumed_with_another_scenario(
     says(refused(capsys, "run", "tiny.toml", "--resume", "sets"), "no such result set; did you mean set?")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unpainted")
 def test_resuming_a_run_whose_world_began_before_now_keeps_what_is_complete(
     place: Path, capsys: pytest.CaptureFixture[str]

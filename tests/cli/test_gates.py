@@ -123,6 +123,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_command_line_gives_its_exit_code_and_its_junit_verdicts(
@@ -178,6 +179,7 @@ def test_a_place_that_cannot_be_written_is_found_before_anything_runs(
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize(
     ("gate", "code", "held"),
@@ -217,6 +219,7 @@ def locust(directory: Path, *words: str, **environment: str) -> tuple[int, str]:
         command.end()
 
 
+@pytest.mark.slow
 def test_bare_locust_exits_with_1_when_a_gate_is_broken(tmp_path: Path):
     code, said = locust(tmp_path, "--gate", "write:p99<1ns", TSBENCH_GATES="query:p95<30s")
     assert code == 1, said
@@ -227,6 +230,7 @@ def test_bare_locust_exits_with_1_when_a_gate_is_broken(tmp_path: Path):
     assert [g["gate"] for g in gates if not g["built_in"]] == ["write:p99<1ns"]
 
 
+@pytest.mark.slow
 def test_bare_locust_takes_gates_from_its_environment_and_exits_with_0_when_they_hold(tmp_path: Path):
     code, said = locust(tmp_path, TSBENCH_GATES="write:p99<30s, failures<1%, bytes/point<10000")
     (summary,) = tmp_path.glob("*/*/summary.json")

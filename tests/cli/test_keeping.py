@@ -45,6 +45,7 @@ def change(record: dict[str, Any], statement: str) -> None:
         assert one.execute(statement).rowcount == 1
 
 
+@pytest.mark.slow
 def test_other_data_a_changed_value_and_a_deleted_row_are_named_and_the_file_goes_with_cleanup(place: Path) -> None:
     kept, record = kept_by(place)
     says(refused(place, kept, "--set", "world.scale=6"), "world.scale is 6, and it was loaded with 5")
@@ -66,6 +67,7 @@ def test_other_data_a_changed_value_and_a_deleted_row_are_named_and_the_file_goe
     says(refused(place, kept), "keeps no database", "--keep")
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_server_stays_for_several_campaigns_which_go_on_with_what_those_before_wrote(place: Path) -> None:
     kept, record = kept_by(place, *POSTGRES)
@@ -84,6 +86,7 @@ def test_a_server_stays_for_several_campaigns_which_go_on_with_what_those_before
     assert not [*kept.glob("*.server"), *kept.glob(FILE)]
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_campaign_that_is_killed_leaves_data_that_nobody_goes_on_with(place: Path) -> None:
     kept, _ = kept_by(place, *POSTGRES)
@@ -95,6 +98,7 @@ def test_a_campaign_that_is_killed_leaves_data_that_nobody_goes_on_with(place: P
     assert Command(place, "tsbench", "cleanup", str(kept)).wait() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.parametrize("who", ["server", "keeper"])
 def test_a_server_or_a_keeper_that_was_killed_leaves_no_process_and_is_named(place: Path, who: str) -> None:
@@ -108,6 +112,7 @@ def test_a_server_or_a_keeper_that_was_killed_leaves_no_process_and_is_named(pla
     assert not [*kept.glob("*.server")]
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_ctrl_c_in_a_run_that_was_to_keep_its_database_keeps_none(place: Path) -> None:
     command = started(place, "--keep", *POSTGRES, "--set", "drive.duration=60s")

@@ -113,6 +113,7 @@ def test_measurements_that_turn_up_in_the_middle_get_their_tables(place: tuple[s
     expect_stored(target, endpoint, WorldSpec("devops", 3, 1, START_NS, 10**10))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [TARGETS[0], TARGETS[2], TARGETS[3]], indirect=True)
 def test_a_line_of_nonsense_is_named_and_all_before_it_is_stored(
     place: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -155,6 +156,7 @@ def in_two_parts(data: bytes) -> bytes:
     return gzip.compress(data[:50_000]) + gzip.compress(data[50_000:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("packed", "name"),
     [
@@ -182,6 +184,7 @@ def test_compressed_files_are_read_and_cut_ones_refused(
     says(line, "was cut", " points are stored")
 
 
+@pytest.mark.slow
 def test_a_file_cut_in_a_line_loses_that_line_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = generated(tmp_path / "points")
     file.write_bytes(file.read_bytes()[:-5])  # the time that is left is a time too
@@ -203,6 +206,7 @@ def test_generate_into_load_through_a_pipe(tmp_path: Path) -> None:
         assert one.execute('SELECT count(*), count(DISTINCT "time") FROM cpu').fetchall() == [(18_000, 360)]
 
 
+@pytest.mark.slow
 def test_a_pipe_whose_writer_dies_leaves_what_came(tmp_path: Path) -> None:
     line = f"head -c 100000 {generated(tmp_path / 'points')} | {PROGRAMS}/tsbench load sqlite - --endpoint "
     line += f"sqlite://{tmp_path / 'test.db'}"
@@ -247,6 +251,7 @@ def test_a_full_disk_says_what_is_stored(tmp_path: Path) -> None:
         subprocess.run(["umount", str(small)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_server_that_dies_in_a_load_is_named_with_what_was_stored(
     own_server: Callable[[PostgresServer], PostgresServer], tmp_path: Path

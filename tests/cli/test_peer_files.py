@@ -118,6 +118,7 @@ def test_influxdb_takes_both(
     assert summary.load.values == sum(len(values) for rows in points.values() for _, _, values in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -44,6 +44,7 @@ def asked(path: Path, *words: str) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", SERVED, indirect=True)
 def test_a_loaded_database_answers_every_kind_as_gold_and_a_changed_value_is_found(
     place: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -179,6 +180,7 @@ def test_show_prints_what_each_layout_is_asked(capsys: pytest.CaptureFixture[str
         says(capsys.readouterr().out, f"-- {target} ", "usage_user")
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     endpoint = f"sqlite://{tmp_path / 'a.db'}"
     assert loaded(tmp_path, "sqlite", "--use-case", "cpu-only", *WORLD, "--endpoint", endpoint)[0] == 0
@@ -192,6 +194,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     says(complaint(command.stderr), "interrupted by the user", "queries were answered")
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.parametrize(("command", "phase"), [("load", "load"), ("query", "measure")])
 def test_a_server_that_dies_ends_the_command_in_one_line(
@@ -236,6 +239,7 @@ def test_mistakes_are_one_line(
     says(complaint(capsys.readouterr().err), expected)
 
 
+@pytest.mark.slow
 def test_the_script_for_people_who_come_from_tsbs_runs(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs/coming-from-tsbs.md").read_text()
     script = "set -eu\n" + page.split("```sh\n", 1)[1].split("```", 1)[0].replace("/tmp/", f"{tmp_path}/")

@@ -70,6 +70,7 @@ def test_a_dry_run_finds_the_mistakes_that_a_run_would(
     assert not (place / "results").exists()
 
 
+@pytest.mark.slow
 def test_a_quiet_run_that_passes_prints_nothing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "s.toml", "--quiet", "--no-report", "--only", "users=1", "--set", "drive.wait=50ms"]) == 0
     found = capsys.readouterr()
@@ -77,6 +78,7 @@ def test_a_quiet_run_that_passes_prints_nothing(place: Path, capsys: pytest.Capt
     assert list((place / "results").glob("*/users=1/summary.json"))
 
 
+@pytest.mark.slow
 def test_a_quiet_run_that_fails_says_why_and_the_next_one_is_not_quiet(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

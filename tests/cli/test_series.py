@@ -7,6 +7,8 @@ import re
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.cli.support import TINY, Command, complaint, content, nothing_left, only, says
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ def run(place: Path, *words: str) -> tuple[int, Command]:
     return command.wait(), command
 
 
+@pytest.mark.slow
 def test_a_page_begins_with_the_findings_of_all_and_leads_to_their_reports(tmp_path: Path) -> None:
     files = [written(tmp_path, "one"), written(tmp_path, "two", "duckdb")]
     code, command = run(tmp_path, *files, "--json", "all.json", "--gate", "failures<=100%")
@@ -59,6 +62,7 @@ def test_a_page_begins_with_the_findings_of_all_and_leads_to_their_reports(tmp_p
     assert all((place / name / "report.html").exists() for name in names)
 
 
+@pytest.mark.slow
 def test_a_scenario_that_cannot_run_is_named_and_the_others_run(tmp_path: Path) -> None:
     files = [
         written(tmp_path, "away", "postgres", 'endpoint = "postgresql://me@127.0.0.1:1/tsbench"\n'),
@@ -77,6 +81,7 @@ def test_a_scenario_that_cannot_run_is_named_and_the_others_run(tmp_path: Path) 
     assert (place / "report.html").read_text(encoding="utf-8") == page
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_all_go_on_and_they_do(tmp_path: Path) -> None:
     files = [written(tmp_path, "one"), written(tmp_path, "two", "duckdb")]
     with nothing_left():
@@ -95,6 +100,7 @@ def test_ctrl_c_says_how_all_go_on_and_they_do(tmp_path: Path) -> None:
     assert only(tmp_path, f"{place}/*-one/summary.json").stat().st_mtime_ns >= first
 
 
+@pytest.mark.slow
 def test_mistakes_are_found_before_anything_runs(tmp_path: Path) -> None:
     one, broken = written(tmp_path, "one"), tmp_path / "broken.toml"
     broken.write_text("question = 3\n", encoding="utf-8")

@@ -31,6 +31,7 @@ DATABASES = sorted(loadable().keys() - {"null"})
 def test_the_files_to_start_from_are_good_ones(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm_locust: WarmLocust
 ) -> None:
+    pytest.importorskip(driver.module if (driver := TARGETS[target].driver) else "sys")
     monkeypatch.chdir(tmp_path)
     assert main(["init", target]) == 0
     (cell,) = Scenario.load(Path("scenario.toml")).expand()
@@ -156,6 +157,7 @@ done
 """
 
 
+@pytest.mark.slow
 def test_a_shell_completes_commands_scenarios_and_targets(tmp_path: Path) -> None:
     lines = [
         "tsbench serv",

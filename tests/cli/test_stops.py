@@ -38,6 +38,7 @@ def measured_ops(summary: Path) -> dict[str, int]:
     return {name: op["count"] for name, op in content(summary)["measured"]["ops"].items()}
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_measuring_keeps_what_was_measured_and_the_line_that_goes_on_completes_it(place: Path) -> None:
     command = started(place, "--set", "drive.duration=8s", "--report")
     command.until_measured()
@@ -62,6 +63,7 @@ def test_ctrl_c_while_measuring_keeps_what_was_measured_and_the_line_that_goes_o
     assert not partial.exists()
 
 
+@pytest.mark.slow
 def test_an_unreachable_server_is_named_with_its_url(place: Path) -> None:
     command = started(place, "--endpoint", "postgresql://me@127.0.0.1:9/bench", *POSTGRES)
     assert command.wait() == 2
@@ -104,6 +106,7 @@ def test_a_reader_that_goes_away_is_no_reason_for_a_traceback(place: Path) -> No
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.slow
 def test_a_bare_locustfile_without_its_server_ends_with_one_line(place: Path) -> None:
     file = str(REPOSITORY / "locustfiles" / "postgres.py")
     url = "postgresql://me@127.0.0.1:9/bench"

@@ -73,6 +73,7 @@ def locked(server: PostgresServer, mode: str) -> Iterator[None]:
 # --- what is locked
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_locked_table_fails_its_cell_and_the_next_one_is_run(place: Path, own_server: PostgresServer) -> None:
     first = started(place, *at(own_server))
@@ -88,6 +89,7 @@ def test_a_locked_table_fails_its_cell_and_the_next_one_is_run(place: Path, own_
     disturbances(cells[1])  # else valid
 
 
+@pytest.mark.slow
 def test_a_locked_file_fails_the_run_at_the_limit(place: Path) -> None:
     file = place / "x.db"
     words = ("--endpoint", f"sqlite://{file}")
@@ -101,6 +103,7 @@ def test_a_locked_file_fails_the_run_at_the_limit(place: Path) -> None:
     other.close()
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_helper_process_obeys_the_limits_of_its_run(place: Path, own_server: PostgresServer) -> None:
     path = scenario(place)
@@ -124,6 +127,7 @@ def test_a_helper_process_obeys_the_limits_of_its_run(place: Path, own_server: P
 # --- servers that are lost
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_an_external_server_lost_while_it_is_measured_leaves_figures_and_the_next_cell_is_tried(
     place: Path, own_server: PostgresServer
@@ -139,6 +143,7 @@ def test_an_external_server_lost_while_it_is_measured_leaves_figures_and_the_nex
     assert content(only(place, "results/*/users=3.partial/status.json"))["state"] == "failed"
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_server_of_ours_that_died_is_named_and_the_next_cell_is_run(place: Path, embedded: None) -> None:
     command = started(place, *POSTGRES, "--set", "load.window=100h", cells=(TWO_CELLS,))

@@ -6,6 +6,8 @@ import json
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.drive.support import document, run
 from tsbench.check.sample import rank, sampled
 from tsbench.drive import answer_sample
@@ -87,6 +89,7 @@ def test_no_sample_keeps_nothing(tmp_path: Path) -> None:
     assert sample.given == {"a": 1}
 
 
+@pytest.mark.slow
 def test_the_answers_of_a_run_are_sampled_over_its_whole_window(tmp_path: Path) -> None:
     summary = run(
         tmp_path,

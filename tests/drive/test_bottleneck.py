@@ -15,6 +15,7 @@ MILLISECOND = document(
 )
 
 
+@pytest.mark.slow
 def test_a_process_that_burns_its_cpu_is_called_the_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(locust_process, "LOCUSTFILE", Path(__file__).parent / "burning.py")
     monkeypatch.setenv("BURN_S", "0.025")  # longer than think time and answer, however little CPU others leave it
@@ -23,12 +24,14 @@ def test_a_process_that_burns_its_cpu_is_called_the_limit(tmp_path, monkeypatch)
     assert summary["validity"]["checks"]["limit"]["state"] == "inconclusive"
 
 
+@pytest.mark.slow
 def test_the_same_load_without_the_burner_is_not(tmp_path):
     summary = run(tmp_path, MILLISECOND)
     limit = summary["limit"]
     assert summary["limited_by"] != "load generator" or limit["disturbed"], limit
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_busy_client_does_not_stretch_the_think_time(tmp_path, monkeypatch, postgres_endpoint):
     monkeypatch.setattr(locust_process, "LOCUSTFILE", Path(__file__).parent / "burning.py")
@@ -52,6 +55,7 @@ def test_a_busy_client_does_not_stretch_the_think_time(tmp_path, monkeypatch, po
     assert says_so or written["ops_per_s"] == pytest.approx(per_s, rel=0.05)
 
 
+@pytest.mark.slow
 def test_arrivals_that_the_load_process_overslept_are_not_the_databases(tmp_path, monkeypatch):
     monkeypatch.setattr(locust_process, "LOCUSTFILE", Path(__file__).parent / "burning.py")
     monkeypatch.setenv("BURN_S", "0.05")
@@ -66,6 +70,7 @@ def test_arrivals_that_the_load_process_overslept_are_not_the_databases(tmp_path
     assert summary["limited_by"] != "database"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_histograms_locust_and_ledger_count_the_same(tmp_path, processes):
     summary = run(tmp_path, document(drive={"processes": processes}, op=[{"write": 1}]))

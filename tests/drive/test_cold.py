@@ -49,6 +49,7 @@ def specs(tmp_path: Path, **drive: Any) -> list[RunSpec]:
     return Scenario(tmp_path / "cold.toml", cold(**drive)).expand()
 
 
+@pytest.mark.slow
 def test_the_first_op_of_each_kind_is_measured_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hook, results = tmp_path / "hook", tmp_path / "results"
     hook.mkdir()
@@ -71,6 +72,7 @@ def test_the_first_op_of_each_kind_is_measured_and_reported(tmp_path: Path, monk
     assert re.search(r"pages of its files in the page cache\s+0 \(of \d+;", text)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_not_cold_has_no_first_ops(tmp_path: Path) -> None:
     assert run(tmp_path, document(drive={"duration": "1s"}))["firsts"] == {}
 

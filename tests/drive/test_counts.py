@@ -65,6 +65,7 @@ def locust_count(cell: Path) -> int:
     return int(json.loads((cell / "process" / "locust.json").read_text())["requests"])
 
 
+@pytest.mark.slow
 def test_an_op_that_fails_after_the_end_counts_as_unknown_everywhere(late):
     summary, cell = late("NullSession.write")
     assert summary["validity"]["checks"]["counts"]["reason"] == ""
@@ -76,6 +77,7 @@ def test_an_op_that_fails_after_the_end_counts_as_unknown_everywhere(late):
     assert np.array_equal(outcomes, [Outcome.UNKNOWN] * count)
 
 
+@pytest.mark.slow
 def test_an_arrival_that_ends_after_the_end_is_unfinished_and_its_write_unknown(late):
     summary, cell = late("NullSession.write", loop="open", rate=20)
     assert summary["validity"]["checks"]["counts"]["reason"] == ""
@@ -85,6 +87,7 @@ def test_an_arrival_that_ends_after_the_end_is_unfinished_and_its_write_unknown(
     assert len(read_ledgers(sorted((cell / "process").glob("*.ledger")))) == unfinished
 
 
+@pytest.mark.slow
 def test_a_connection_that_fails_after_the_end_counts_as_a_failed_one(late):
     summary, cell = late("Target.connect")
     assert summary["validity"]["checks"]["counts"]["reason"] == ""

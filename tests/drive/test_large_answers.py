@@ -35,6 +35,7 @@ def text_of_report(results: Path) -> str:
     return re.sub(r"<[^>]+>", " ", write_report(results).read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_an_answer_of_a_server_begins_arrives_and_is_converted(tmp_path: Path, postgres_endpoint: str) -> None:
     summary = run(tmp_path, large(name="postgres", endpoint=postgres_endpoint))
@@ -46,6 +47,7 @@ def test_an_answer_of_a_server_begins_arrives_and_is_converted(tmp_path: Path, p
     assert re.search(row, text_of_report(tmp_path), re.DOTALL)
 
 
+@pytest.mark.slow
 def test_a_call_in_the_process_has_no_first_bytes(tmp_path: Path) -> None:
     summary = run(tmp_path, large(name="sqlite"))
     found = summary["measured"]["ops"]["raw-all"]
@@ -53,6 +55,7 @@ def test_a_call_in_the_process_has_no_first_bytes(tmp_path: Path) -> None:
     assert found["service_ns"]["p50"] <= found["converted_ns"]["p50"]
 
 
+@pytest.mark.slow
 def test_small_answers_have_no_such_times(tmp_path: Path) -> None:
     found = run(tmp_path, document())["measured"]["ops"]["raw-one"]
     assert (found["first_bytes_ns"], found["converted_ns"]) == ({}, {})

@@ -120,6 +120,7 @@ def environment(end: str) -> Path:
     return place
 
 
+@pytest.mark.slow
 @getattr(pytest.mark, "locust-versions")
 @pytest.mark.parametrize("end", ["oldest", "newest"])
 def test_private_names_are_there_and_a_master_and_a_worker_run(end: str, tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def warmed_up(
     return summary, pl.read_parquet(table).group_by("second").agg(pl.col("done").sum()).sort("second")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_measured_window_begins_when_the_rate_has_settled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
@@ -67,6 +68,7 @@ def test_the_measured_window_begins_when_the_rate_has_settled(
     assert summary["durations_s"]["check"] > 0
 
 
+@pytest.mark.slow
 def test_a_rate_that_never_settles_is_measured_after_the_limit_and_the_summary_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

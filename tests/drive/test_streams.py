@@ -3,6 +3,8 @@
 import hashlib
 import sqlite3
 
+import pytest
+
 from tests.drive.support import document, run
 
 
@@ -24,6 +26,7 @@ def digest_after_a_run(directory, processes):
     return hashlib.sha256(repr(rows).encode()).hexdigest()
 
 
+@pytest.mark.slow
 def test_one_two_and_four_processes_write_the_same_points(tmp_path):
     digests = set()
     for processes in (1, 2, 4):

@@ -81,6 +81,7 @@ class Bare:
         return code, content(status), content(summary)
 
 
+@pytest.mark.slow
 def test_users_begin_as_they_are_spawned_even_if_the_ramp_outlasts_the_run(place: Path) -> None:
     run = Bare(place, "-u", "600", "-r", "1", "-t", "600s", "--warmup", "1s")
     run.until_measured()
@@ -103,6 +104,7 @@ def slow(environment, **_):
 """
 
 
+@pytest.mark.slow
 def test_the_run_time_begins_with_the_first_user_however_long_the_workers_take_to_spawn_one(place: Path) -> None:
     slow = place / "slow.py"
     slow.write_text((LOCUSTFILES / "sqlite.py").read_text() + SLOW)
@@ -116,6 +118,7 @@ def test_the_run_time_begins_with_the_first_user_however_long_the_workers_take_t
     assert code == (0 if Summary.model_validate(summary).passed else 1)
 
 
+@pytest.mark.slow
 def test_a_bare_run_says_what_it_leaves_at_its_endpoint(place: Path) -> None:
     endpoint = f"sqlite://{place / 'own.db'}"
     run = Bare(place, "-u", "1", "-r", "1", "-t", "2s", "--endpoint", endpoint)
@@ -124,6 +127,7 @@ def test_a_bare_run_says_what_it_leaves_at_its_endpoint(place: Path) -> None:
     assert f"file {place / 'own.db'}; remove it with: tsbench cleanup results/" in line
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_in_its_warm_up_has_measured_nothing_and_says_so(place: Path) -> None:
     code, status, summary = Bare(place, "-u", "2", "-r", "2", "-t", "2s", "--warmup", "30s").ended()
     assert (code, status["state"], summary["validity"]["state"]) == (1, "complete", "inconclusive")
@@ -131,6 +135,7 @@ def test_a_run_that_ends_in_its_warm_up_has_measured_nothing_and_says_so(place: 
                      summary["validity"]["reason"])  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_lost_worker_is_named(place: Path) -> None:
     run = Bare(place, "-u", "4", "-r", "4", "-t", "600s", "--processes", "2")
     run.until_measured()
@@ -143,6 +148,7 @@ def test_a_lost_worker_is_named(place: Path) -> None:
     assert summary["measured"]["ops"]["write-1"]["count"] > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit_s", [60, 6_000])
 def test_a_run_that_lost_all_workers_ends_by_itself_and_is_summarised(place: Path, limit_s: int) -> None:
     run = Bare(place, "-u", "4", "-r", "4", "-t", f"{limit_s}s", "--processes", "2", "--stop-timeout", "1")
@@ -168,6 +174,7 @@ def test_a_port_that_is_taken_is_one_line_and_ends_the_workers_too(place: Path) 
     assert "--master-bind-port" in line
 
 
+@pytest.mark.slow
 def test_a_killed_master_takes_its_workers_with_it(place: Path) -> None:
     run = Bare(place, "-u", "4", "-r", "4", "-t", "600s", "--processes", "2")
     run.until_measured()
@@ -175,6 +182,7 @@ def test_a_killed_master_takes_its_workers_with_it(place: Path) -> None:
     assert run.command.wait() == -signal.SIGKILL  # `place` finds what is left
 
 
+@pytest.mark.slow
 def test_a_killed_locust_leaves_a_status_and_no_data(place: Path) -> None:
     run = Bare(place, "-u", "4", "-r", "4", "-t", "600s")
     run.until_measured()
@@ -189,6 +197,7 @@ def test_a_killed_locust_leaves_a_status_and_no_data(place: Path) -> None:
     assert not [*place.rglob("server")], "the server's data is still there"
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_killed_helper_process_is_named_and_what_was_measured_is_kept(
     place: Path, postgres_server: PostgresServer
@@ -204,6 +213,7 @@ def test_a_killed_helper_process_is_named_and_what_was_measured_is_kept(
     assert summary["measured"]["ops"]["write-1"]["count"] > 10
 
 
+@pytest.mark.slow
 def test_workers_that_never_come_end_the_run_in_time(place: Path) -> None:
     run = Bare(place, "-u", "2", "-t", "2s", "--master", "--expect-workers-max-wait", "2")
     code, status = run.command.wait(), content(next(place.rglob("status.json")))
@@ -212,6 +222,7 @@ def test_workers_that_never_come_end_the_run_in_time(place: Path) -> None:
     assert "Traceback" not in run.said
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_waiting_for_workers_is_no_traceback(place: Path) -> None:
     run = Bare(place, "-u", "2", "-t", "2s", "--master")
     run.until("waiting for workers: 0 of 1")
@@ -222,6 +233,7 @@ def test_ctrl_c_while_waiting_for_workers_is_no_traceback(place: Path) -> None:
     assert content(next(place.rglob("summary.json")))["validity"]["state"] == "inconclusive"
 
 
+@pytest.mark.slow
 def test_a_worker_whose_master_was_killed_ends_at_once_and_not_with_0(place: Path) -> None:
     port, env = str(free_port()), {"TSBENCH_CLUSTER_SECRET": "0123456789abcdef0123456789abcdef"}
     master = Bare(place, "-u", "4", "-r", "4", "-t", "600s", "--master", "--master-bind-port", port)
@@ -237,6 +249,7 @@ def test_a_worker_whose_master_was_killed_ends_at_once_and_not_with_0(place: Pat
     assert "Traceback" not in worker.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_killed_server_is_named(place: Path, postgres_server: PostgresServer) -> None:
     run = Bare(place, "-u", "4", "-r", "4", "-t", "600s", target="postgres")
@@ -252,6 +265,7 @@ def test_a_killed_server_is_named(place: Path, postgres_server: PostgresServer) 
     assert next(place.rglob("server.log")).stat().st_size
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_measuring_and_the_checks_follow(place: Path) -> None:
     run = Bare(place, "-u", "4", "-r", "4")
     run.until_measured()
@@ -262,6 +276,7 @@ def test_ctrl_c_ends_the_measuring_and_the_checks_follow(place: Path) -> None:
     assert summary["answers"]["checked"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_while_checking_keeps_what_was_measured(place: Path, number: signal.Signals) -> None:
     run = Bare(place, "-u", "4", "-r", "4", "-t", "600s", "--scale", "20", "--load-window", "96h")
@@ -276,6 +291,7 @@ def test_ctrl_c_while_checking_keeps_what_was_measured(place: Path, number: sign
     assert "answers" not in summary["validity"]["checks"]
 
 
+@pytest.mark.slow
 def test_data_that_one_process_at_a_time_may_open_is_loaded_driven_and_checked_in_turn(place: Path) -> None:
     run = Bare(place, "-u", "2", "-r", "2", "-t", "600s", target="duck")
     run.until_measured()

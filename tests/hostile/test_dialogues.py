@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 COUNT = 200
 
 
+@pytest.mark.slow
 def test_whatever_a_server_says_the_client_ends_with_one_line_and_keeps_its_secrets() -> None:
     seed, faults = secrets.token_hex(4), list[str]()
     found = converse_all(COUNT, seed, faults.append)
@@ -141,6 +142,7 @@ def test_an_answer_that_cannot_be_decoded_is_that_ops_error(
     assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "protocol"), caught.value
 
 
+@pytest.mark.slow
 def test_a_malformed_head_is_an_error_and_prints_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
     def serve(channel: Channel) -> None:
         while request := http.read_request(channel):
@@ -203,6 +205,7 @@ FLOODS: dict[str, tuple[str, Callable[[Channel], None]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", FLOODS)
 def test_a_flood_at_the_greeting_ends_in_time_and_in_bounds(what: str) -> None:
     name, serve = FLOODS[what]

@@ -179,6 +179,7 @@ def connecting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tsbench.study.campaign.run_cell", connect)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error::UserWarning")  # which would be more lines on the console
 @pytest.mark.usefixtures("connecting")
 def test_any_endpoint_is_taken_or_refused_in_one_line(
@@ -217,6 +218,7 @@ def test_any_endpoint_is_taken_or_refused_in_one_line(
 ANSWERS = "answers there; name its target"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "endpoint", "words"),
     [

@@ -98,6 +98,7 @@ def of_influxdb(elsewhere: int) -> Iterator[tuple[str, Serve]]:
         yield f"http://{USER}@127.0.0.1:{{port}}/tsbench", serve
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "own", "attacks"),
     [

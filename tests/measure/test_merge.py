@@ -251,6 +251,7 @@ def peak_mb(place: Path, seconds: int) -> float:
     return peak
 
 
+@pytest.mark.slow
 def test_memory_hardly_grows_with_the_length_of_the_run(tmp_path: Path) -> None:
     (tmp_path / "short").mkdir()
     (tmp_path / "long").mkdir()

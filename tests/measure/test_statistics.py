@@ -144,6 +144,7 @@ def test_a_difference_of_one_figure_among_many_needs_a_smaller_probability():
     assert together["a"] == "no difference found"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("noise", [0.02, 0.03, 0.05])
 @pytest.mark.parametrize("figures", [1, 6])

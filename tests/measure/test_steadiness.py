@@ -117,6 +117,7 @@ def test_seconds_without_a_row_are_stalled_and_the_warm_up_counts_as_a_start_up(
     assert steadiness_by_kind(pl.DataFrame(rows)[:0], {"write-1": "write"}, end_s=58) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grid", [GRID, HELD_OUT], ids=["grid", "held out"])
 def test_stalls_of_an_open_loop_are_found_wherever_they_are_and_nothing_else_is_one(grid: Grid):
     missed, other, false = [], [], []

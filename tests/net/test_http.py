@@ -301,6 +301,7 @@ def test_a_port_where_nobody_listens_is_refused_and_nothing_was_sent() -> None:
     assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "refused")
 
 
+@pytest.mark.slow
 def test_faults_have_their_causes() -> None:
     unknown = Outcome.UNKNOWN
     half = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345"

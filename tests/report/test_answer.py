@@ -91,6 +91,7 @@ def any_sides(draw: st.DrawFn) -> Sides:
     return Sides(draw(st.sampled_from(["open", "closed"])), axis, tuple(found))
 
 
+@pytest.mark.slow
 @given(any_sides(), st.randoms())
 def test_any_figures_have_an_answer_of_at_most_five_sentences_in_any_order(found: Sides, chance: random.Random):
     said = answer(found)

@@ -112,6 +112,7 @@ def place_of(chromium: browser.Browser, number: int) -> list[float]:
     return list(chromium.ask(f"(r => [r.x, r.y, r.width, r.height])({plot}.getBoundingClientRect())"))
 
 
+@pytest.mark.slow
 @pytest.mark.chromium
 @pytest.mark.parametrize("width", [1_300, 390])
 def test_every_chart_is_hovered_and_zooms_all_charts_of_its_run(page: Path, chromium: browser.Browser, width: int):
@@ -154,6 +155,7 @@ def test_every_chart_is_hovered_and_zooms_all_charts_of_its_run(page: Path, chro
     assert not chromium.errors
 
 
+@pytest.mark.slow
 @pytest.mark.chromium
 def test_a_finger_zooms_sideways_scrolls_upwards_and_shows_all_with_two_taps(page: Path, chromium: browser.Browser):
     chromium.resize(390, 800)
@@ -178,6 +180,7 @@ def test_a_finger_zooms_sideways_scrolls_upwards_and_shows_all_with_two_taps(pag
     assert not chromium.errors
 
 
+@pytest.mark.slow
 @pytest.mark.chromium
 def test_no_chart_is_there_twice_and_print_and_pages_without_scripts_have_the_plots(
     page: Path, chromium: browser.Browser

@@ -47,6 +47,7 @@ def test_the_answer_begins_with_how_many_findings_were_found_here_too(study: Pat
     assert 0 < len(rest) < 5
 
 
+@pytest.mark.slow
 def test_every_report_has_the_verdicts_and_folds_the_figures_behind_them(study: Path, tmp_path: Path) -> None:
     page = write_report(study).read_text(encoding="utf-8")
     (found,) = re.findall(r'<section id="claims">.*?</section>', page, re.DOTALL)

@@ -120,6 +120,7 @@ def test_what_is_said_of_several_runs_is_said_once(mixed: Path, tmp_path: Path):
     assert "a-x, b-x and c-x: inconclusive: it was busy" in lines.splitlines()
 
 
+@pytest.mark.slow
 def test_the_reason_of_the_only_run_that_is_not_valid_is_said_once(tmp_path: Path):
     small: dict[str, Any] = {"seconds": 2, "warmup": 0, "rate": 5}
     shapes = [Shape(cell="a-x", **small), Shape(cell="b-x", validity="invalid", reason="3 answers are wrong", **small)]

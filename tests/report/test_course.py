@@ -35,6 +35,7 @@ def text_of_page(results: Path) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", page).split())
 
 
+@pytest.mark.slow
 def test_a_folded_table_has_the_total_first_and_then_the_phases_in_order(results: Path):
     change(results, durations_s={"total": 120.0, "check": 30.0, "load": 60.0, "measured window": 30.0})
     page = write_report(results).read_text(encoding="utf-8")
@@ -53,6 +54,7 @@ def test_a_folded_table_has_the_total_first_and_then_the_phases_in_order(results
     }
 
 
+@pytest.mark.slow
 def test_a_run_without_durations_is_shown(results: Path):
     assert "How long it took" not in text_of_page(results)
     found = frames.of_set(results, "durations")
@@ -63,6 +65,7 @@ NEVER = {"settled": False, "duration_s": 600.0, "limit_s": 600.0, "tested_s": 30
 NEVER |= {"range": 0.43, "rise": -0.12, "drift": -0.3}
 
 
+@pytest.mark.slow
 def test_a_rate_that_never_settled_is_a_finding_with_its_figures_and_invalidates_nothing(results: Path):
     change(results, warmup=NEVER)
     (cell,) = load_cells(results)
@@ -79,6 +82,7 @@ def test_a_rate_that_never_settled_is_a_finding_with_its_figures_and_invalidates
     assert "the rate never settled" in markdown.document([ResultSet.read(results)])
 
 
+@pytest.mark.slow
 def test_a_rate_that_settled_has_its_figures_in_the_page_and_no_remark(results: Path):
     change(results, warmup={**NEVER, "settled": True, "duration_s": 34.6, "range": 0.04, "rise": 0.01, "drift": 0.0})
     assert remarks(load_cells(results)[0]) == []

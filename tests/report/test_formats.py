@@ -37,6 +37,7 @@ def rows_of(query: str) -> list[tuple[Any, ...]]:
         return list(connection.execute(query).fetchall())
 
 
+@pytest.mark.slow
 def test_tables_are_read_by_pandas_and_duckdb_with_the_same_rows(mixed: Path, tmp_path: Path):
     files = exported(mixed, tmp_path / "x", "csv", "parquet")
     assert {"runs.csv", "ops.csv", "seconds.csv", "histograms.csv", "host.csv", "server.csv"} <= set(files)
@@ -128,6 +129,7 @@ def test_texts_from_outside_are_escaped_in_metrics_and_reduced_in_names_of_files
     assert {sample.labels["cell"] for sample in samples} == {nasty}
 
 
+@pytest.mark.slow
 def test_plots_are_written_by_name_as_svg_and_png(mixed: Path, tmp_path: Path):
     words = ["export", str(mixed), "--out", str(tmp_path), "--format", "svg", "--format", "png"]
     assert main([*words, "--chart", "latency", "--chart", "all-size"]) == 0
@@ -138,6 +140,7 @@ def test_plots_are_written_by_name_as_svg_and_png(mixed: Path, tmp_path: Path):
     assert (tmp_path / "all-size.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chart", "files"), [("latency", "*.latency.*"), ("all-size", "all-size.*"), ("head-write_p99_ns", "head-*")]
 )
@@ -159,6 +162,7 @@ def test_a_plot_that_was_not_asked_for_is_not_drawn(
     assert len(drawn) == len(names) / 2 > 0  # once for both formats
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -45,6 +45,7 @@ def sides(results: Path) -> Sides:
     return sides_of(load_cells(results))
 
 
+@pytest.mark.slow
 def test_repeats_are_one_side_and_its_row_has_the_median_and_the_interval(repeated: Path):
     found = sides(repeated)
     assert [(side.name, side.repeats, side.at) for side in found.sides] == [
@@ -103,6 +104,7 @@ def test_no_side_is_the_best_in_the_time_of_queries_that_the_others_were_not_ask
         assert sum(isinstance(entry, Mark) and entry.kind == "best" for entry in entries) == best
 
 
+@pytest.mark.slow
 def test_a_numeric_key_is_the_axis_and_the_rest_is_the_name(ramped: Path):
     found = sides(ramped)
     assert found.axis == "drive.rate"

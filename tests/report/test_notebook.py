@@ -68,6 +68,7 @@ def test_every_study_has_a_section_and_one_that_was_run_has_its_figures(
     assert re.search(r"[\d.]+ to [\d.]+ ms", table)
 
 
+@pytest.mark.slow
 @BOTH
 def test_jupyter_executes_it(notebook: Path, single: Path, monkeypatch: pytest.MonkeyPatch):
     nbclient = pytest.importorskip("nbclient", reason="needs the extra 'notebook'")

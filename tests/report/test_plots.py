@@ -111,6 +111,7 @@ def doubtful(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_results(tmp_path_factory.mktemp("results") / "doubtful", shapes)
 
 
+@pytest.mark.slow
 def test_figures_that_tables_strike_out_are_marked_in_every_plot_and_in_its_legend(doubtful: Path):
     limited, invalid, valid = load_cells(doubtful)
     for cell, panels, parts in ((limited, 0, 0), (invalid, 2, 3), (valid, 0, 0)):

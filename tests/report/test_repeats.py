@@ -6,6 +6,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.report.synthetic import make_results, rounds
 from tests.report.test_comparison import make_run, make_set
 from tsbench.report import frames
@@ -44,6 +46,7 @@ def test_few_repeats_have_no_interval_and_single_runs_are_rows_of_their_own(tmp_
     assert repeats_table(single) == summary_table(single)
 
 
+@pytest.mark.slow
 def test_plots_have_one_line_and_one_row_per_cell_with_the_medians_of_its_repeats(tmp_path: Path) -> None:
     shapes = [replace(shape, seconds=4, warmup=1) for shape in rounds()[:6]]
     page = write_report(make_results(tmp_path / "r", shapes)).read_text(encoding="utf-8")

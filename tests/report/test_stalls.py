@@ -63,6 +63,7 @@ def stalled(tmp_path: Path) -> Path:
     return results
 
 
+@pytest.mark.slow
 def test_the_page_lists_each_stall_of_a_rate_with_the_counters_that_were_high(stalled: Path) -> None:
     page = write_report(stalled).read_text(encoding="utf-8")
     first, second = page.index("Sessions that wait, for a lock: 8 (usually 0)"), page.index("<td>14 s</td>")

@@ -135,6 +135,7 @@ def test_a_failed_write_stops_all_workers_and_is_one_line() -> None:
     assert [session.closed for session in target.sessions] == [[False]] * 4
 
 
+@pytest.mark.slow
 def test_a_load_with_a_time_limit_ends_at_one_tick_of_all_streams_and_measurements(tmp_path: Path) -> None:
     path = tmp_path / "timed.toml"
     text = TINY.replace('"cpu-only"\nscale = 5', '"devops"\nscale = 20\nstreams = 4\ninterval = "1s"')

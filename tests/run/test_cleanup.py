@@ -252,6 +252,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_run_says_what_it_leaves_and_the_line_that_it_names_removes_it(postgres_endpoint: str, place: Path) -> None:
     words = ("run", "tiny.toml", "--set", "target.name=postgres", "--endpoint", postgres_endpoint)
@@ -265,6 +266,7 @@ def test_a_run_says_what_it_leaves_and_the_line_that_it_names_removes_it(postgre
     says(again.stdout, "removed tables ", postgres_endpoint)
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_with_cleanup_nothing_is_left_also_after_ctrl_c(postgres_endpoint: str, place: Path) -> None:
     words = ("run", "tiny.toml", "--cleanup", "--set", "target.name=postgres", "--endpoint", postgres_endpoint)
@@ -276,6 +278,7 @@ def test_with_cleanup_nothing_is_left_also_after_ctrl_c(postgres_endpoint: str, 
     says(command.stdout, "removed tables ", postgres_endpoint)
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_cleanup_of_a_killed_run_and_of_one_that_goes_on(postgres_endpoint: str, place: Path) -> None:
     words = ("run", "tiny.toml", "--set", "target.name=postgres", "--endpoint", postgres_endpoint)

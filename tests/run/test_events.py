@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.skips import skip_if_not_installed
 from tsbench.errors import UserMistake
 from tsbench.measure.hist import Histogram
 from tsbench.results.process import Done
@@ -232,10 +233,12 @@ def command(path: Path) -> list[str]:
 def run(path: Path) -> tuple[int, str, dict[str, Any]]:
     """Return exit code, output and summary of a run's only cell."""
     done = subprocess.run(command(path), capture_output=True, text=True, timeout=180, check=False)
+    skip_if_not_installed(done.stderr)
     (summary,) = path.parent.glob("results/*/*/summary.json")
     return done.returncode, done.stdout + done.stderr, json.loads(summary.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_users_that_are_added_and_taken_away_do_their_share(tmp_path: Path, processes: int) -> None:
     events = (change("3s", "users", 8), change("7s", "users", 2))
@@ -253,6 +256,7 @@ def test_users_that_are_added_and_taken_away_do_their_share(tmp_path: Path, proc
     assert "users = 8 at 3." in said
 
 
+@pytest.mark.slow
 def test_a_rate_that_changes_is_kept_and_its_arrivals_add_up(tmp_path: Path) -> None:
     events = (change("2s", "rate", 200), change("4s", "rate", 25.5))
     where = (CLOSED, 'loop = "open"\nrate = 50\narrivals = "constant"')
@@ -263,6 +267,7 @@ def test_a_rate_that_changes_is_kept_and_its_arrivals_add_up(tmp_path: Path) -> 
     assert summary["schedule"]["scheduled"] == pytest.approx(2 * 50 + 2 * 200 + 4 * 25.5, abs=3)
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_postgres_that_is_killed_and_starts_again_has_all_that_it_acknowledged(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
@@ -310,6 +315,7 @@ def _with_name(place: Path) -> list[psutil.Process]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.parametrize("do", ["kill", "pause"])
 def test_ctrl_c_while_the_server_is_away_leaves_nothing_behind(tmp_path: Path, do: str) -> None:
@@ -326,6 +332,7 @@ def test_ctrl_c_while_the_server_is_away_leaves_nothing_behind(tmp_path: Path, d
     assert not list(tmp_path.glob("results/*/*/server"))
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_server_that_does_not_come_back_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)

@@ -229,6 +229,7 @@ def generated_rows(spec: WorldSpec, end_ns: int, m: Any) -> Counter[tuple[Any, .
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_scenarios_points_are_those_that_its_run_stores(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MARKS = {"victoriametrics": "victoria", "influxdb1": "influxdb-1.8", "mariadb": "galera", "postgres": "postgres"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "at_s"),
     [

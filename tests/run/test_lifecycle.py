@@ -311,6 +311,7 @@ def test_a_server_that_died_fails_its_gate_and_is_not_asked_again(tmp_path):
     assert summary.measured.query.count == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failure", [Broken("it broke"), OSError(28, "No space left on device", "f")])
 def test_a_run_that_breaks_stops_its_server_and_keeps_its_evidence(tmp_path, failure):
     log = Log()
@@ -337,6 +338,7 @@ class OddLog(Log):
             raise KeyError("n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("step", "call"), [(step, LIFE[: n + 1].count(step)) for n, step in enumerate(LIFE)])
 def test_whatever_a_driver_raises_is_one_run_s_failure_and_its_type_is_said(tmp_path, step, call):
     step = step.partition(" x ")[0]
@@ -372,6 +374,7 @@ def test_an_interrupt_stops_the_server_and_is_passed_on(tmp_path):
     assert status["state"] == "interrupted"
 
 
+@pytest.mark.slow
 def test_a_half_empty_database_is_not_measured(tmp_path):
     log = Log()
     whole = parts(log, LoggedServer(log))
@@ -393,6 +396,7 @@ def test_the_in_memory_target_cannot_be_driven_from_other_processes(tmp_path):
         check_spec(cell(tmp_path), "s.toml")
 
 
+@pytest.mark.slow
 def test_a_damaged_histogram_is_named_and_the_run_has_failed(tmp_path):
     log = Log()
     whole = parts(log, LoggedServer(log))

@@ -61,6 +61,7 @@ def window(warmup_s: float, duration_s: float) -> Measured:
     return Measured(duration_s=duration_s, window=of, ops={})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fail", [None, Broken("it broke")], ids=["complete", "failed"])
 def test_the_summary_has_the_phases_that_the_run_reached(tmp_path: Path, fail: Broken | None):
     log, spec = Log(), cell(tmp_path)

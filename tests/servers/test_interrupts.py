@@ -94,6 +94,7 @@ def test_an_interrupt_during_a_runs_cleanup_leaves_no_data(tmp_path: Path, fail:
     assert log[-2:] == ["server.stop", "server.remove"]
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_load_processes_end_kills_all_of_them() -> None:
     forking = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {DEAF!r}]); {DEAF}"
     command = [sys.executable, "-u", "-c", forking]

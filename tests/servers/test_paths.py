@@ -67,6 +67,7 @@ def test_a_server_and_its_sessions_take_any_path(
     assert not place.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_bare_locustfile_measures_the_data_of_the_server_that_it_starts_in_any_directory(
     request: pytest.FixtureRequest, tmp_path: Path

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 _PROGRAM = """
 import pytest
 
@@ -21,6 +23,7 @@ def test_of_two_marks(): pytest.skip("no namespaces here")
 """
 
 
+@pytest.mark.slow
 def test_a_required_server_that_is_missing_fails_its_tests_and_no_others(tmp_path: Path) -> None:
     (tmp_path / "test_x.py").write_text(_PROGRAM)
     root = Path(__file__).parents[2]

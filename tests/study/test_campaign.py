@@ -41,6 +41,7 @@ TWO_CELLS = (
 )
 
 
+@pytest.mark.slow
 def test_a_scenario_that_is_run_twice_has_two_calls_and_one_result_set_if_it_is_resumed(
     tmp_path: Path, ran: list[str]
 ) -> None:

@@ -353,6 +353,7 @@ published = { sqlite-wal = "615ms" }
 """
 
 
+@pytest.mark.slow
 def test_a_run_of_a_study_ends_with_its_findings(tmp_path: Path):
     (tmp_path / "study.toml").write_text(STUDY)
     command = Command(tmp_path, "tsbench", "run", "study.toml", "--out", "results")

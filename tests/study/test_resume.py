@@ -86,6 +86,7 @@ def empty(path: Path) -> None:
     path.write_text("{}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [halve, empty, lambda path: path.unlink()], ids=["halved", "emptied", "deleted"])
 @pytest.mark.parametrize("name", ["summary.json", "status.json", "spec.json", "env.json", "ops.parquet"])
 def test_a_cell_with_a_damaged_file_runs_again(
@@ -114,6 +115,7 @@ def test_a_cell_whose_server_died_runs_again(resumed: Resume, tmp_path: Path) ->
     assert resumed() == []
 
 
+@pytest.mark.slow
 def test_a_cell_whose_server_died_is_not_complete(tmp_path: Path) -> None:
     """Also if its results are whole; they keep their place and say it, in the status and in tables."""
     log, (cell, *_) = Log(), Scenario.load(scenario(tmp_path, *TWO_CELLS)).expand()
@@ -125,6 +127,7 @@ def test_a_cell_whose_server_died_is_not_complete(tmp_path: Path) -> None:
     assert found.validity == Summary.read(found.run).validity
 
 
+@pytest.mark.slow
 def test_a_report_that_fails_in_between_does_not_end_the_campaign(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

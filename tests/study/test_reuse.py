@@ -59,6 +59,7 @@ def database(place: Path) -> sqlite3.Connection:
     return sqlite3.connect(path)
 
 
+@pytest.mark.slow
 def test_a_row_that_another_hand_deletes_or_changes_is_found_and_the_next_cell_loads_again(tmp_path: Path) -> None:
     def harm(number: int) -> None:
         statement = {
@@ -95,6 +96,7 @@ def test_a_row_that_another_hand_deletes_or_changes_is_found_and_the_next_cell_l
     ]
 
 
+@pytest.mark.slow
 def test_after_ctrl_c_nothing_stands_and_the_resumed_campaign_loads_again(tmp_path: Path) -> None:
     def interrupt(number: int) -> None:
         if number == 2:
@@ -113,6 +115,7 @@ def test_after_ctrl_c_nothing_stands_and_the_resumed_campaign_loads_again(tmp_pa
     assert not [*results.glob("*.server")]
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_server_stores_a_load_with_disorder_once_and_that_of_a_killed_server_again(tmp_path: Path) -> None:
     def kill(number: int) -> None:

@@ -319,6 +319,7 @@ class TargetContract(ContractBase):
 
     # --- checks of what is stored
 
+    @pytest.mark.slow
     def test_defects_planted_by_the_bare_driver_are_found_and_sound_data_is_not_accused(
         self, target: Target, url: str, schema: Schema, tmp_path: Path
     ) -> None:
@@ -376,6 +377,7 @@ class TargetContract(ContractBase):
 
     # --- what it says about itself
 
+    @pytest.mark.slow
     def test_other_processes_open_the_data_as_declared(
         self, session: Session, target: Target, url: str, schema: Schema
     ) -> None:

@@ -352,7 +352,7 @@ def _resolution_ns(cell: RunSpec) -> int:
 
 
 def select(cells: Sequence[RunSpec], only: Sequence[str]) -> list[RunSpec]:
-    """Return the cells that match a pattern: by id, else by `postgres*`, else by a part of the id; all if there is none.
+    """Return the cells that match a pattern: by id, else by `postgres*`, else by part of the id; all if none is given.
 
     Raises
     ------

@@ -88,6 +88,7 @@ class Stranger:
         self.socket.close()
 
 
+@pytest.mark.slow
 def test_a_worker_without_the_secret_is_not_heard_and_one_with_it_is(start: Callable[..., Command]) -> None:
     port = str(free_port())
     command = start(*master(port, "--expect-workers", "1"), env=WITH_SECRET)
@@ -172,6 +173,7 @@ def test_bytes_on_the_wire_say_nothing_and_make_no_worker_when_they_are_sent_aga
         wire.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("impostor", ["plain", "another secret"])
 def test_a_worker_does_nothing_for_a_master_without_the_secret_and_ends(
     start: Callable[..., Command], impostor: str
@@ -232,6 +234,7 @@ def test_a_master_or_worker_without_a_secret_ends_before_it_listens(
     says(complaint(errors), answer)
 
 
+@pytest.mark.slow
 def test_processes_share_a_secret_of_their_own_and_listen_on_this_machine_alone(start: Callable[..., Command]) -> None:
     port = str(free_port())
     command = start("--headless", "-u", "4", "-r", "4", "-t", "600s", "--processes", "2", "--master-bind-port", port,

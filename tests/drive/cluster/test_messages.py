@@ -123,6 +123,7 @@ def test_live_updates_of_more_ops_than_a_run_has_or_that_unpack_to_more_are_refu
         Updates.unpacked({**UPDATE, "histograms": [["a|service", NOW, packed[:-9]]]})
 
 
+@pytest.mark.slow
 def test_a_master_outlives_each_bad_message_and_runs_with_an_honest_worker(start: Callable[..., Command]) -> None:  # noqa: F811
     port = str(free_port())
     command = start(*master(port, "--expect-workers", "1"), env=WITH_SECRET)
@@ -146,6 +147,7 @@ def test_a_master_outlives_each_bad_message_and_runs_with_an_honest_worker(start
             stranger.close()
 
 
+@pytest.mark.slow
 def test_a_worker_that_turns_hostile_while_it_measures_is_named_by_the_run(start: Callable[..., Command]) -> None:  # noqa: F811
     port = str(free_port())
     command = start(*master(port, "--expect-workers", "2"), env=WITH_SECRET)

@@ -43,6 +43,7 @@ def started(place: Path, name: str, words: list[str], password: str | None) -> C
     return Command(place / name, "locust", "-f", LOCUSTFILE, "--only-summary", *words, env=env)
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_worker_without_the_password_is_named_even_if_it_answers_last(place: Path, login: tuple[str, str]) -> None:
     endpoint, password = login

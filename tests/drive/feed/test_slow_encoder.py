@@ -73,6 +73,7 @@ def writes(*ops: dict[str, Any], **drive: Any) -> dict[str, Any]:
     return document(drive=drive, op=list(ops), target={"name": "null", "settings": {"service": "1ms"}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", ["sleep", "burn"])
 def test_an_encoder_that_takes_100_ms_per_write_moves_no_percentile(encoder, act: str) -> None:
     # Five of these writes a second: encoding them on the event loop stopped all users half of the time, p90 was 160 ms.
@@ -88,6 +89,7 @@ def test_an_encoder_that_takes_100_ms_per_write_moves_no_percentile(encoder, act
         assert found["p90"] < 100 * MS or limit["disturbed"]  # which delays the encoder until no write is left
 
 
+@pytest.mark.slow
 def test_users_of_a_closed_loop_that_wait_for_the_encoder_measure_the_load_generator(encoder) -> None:
     summary = run(encoder("sleep", 0.2), writes({"write": 500}, users=4, wait="0s", warmup="2s", duration="4s"))
     found = summary["measured"]["write"]
@@ -97,6 +99,7 @@ def test_users_of_a_closed_loop_that_wait_for_the_encoder_measure_the_load_gener
     assert "for writes to be encoded" in summary["validity"]["reason"] or summary["limit"]["disturbed"]
 
 
+@pytest.mark.slow
 def test_arrivals_that_wait_for_the_encoder_are_the_load_generators_delay(encoder) -> None:
     drive = {**OPEN, "rate": 10, "warmup": "4s", "duration": "4s", "stop_timeout": "1s"}
     summary = run(encoder("sleep", 0.2), writes({"write": 500}, **drive))  # the encoder makes 5 a second
@@ -108,6 +111,7 @@ def test_arrivals_that_wait_for_the_encoder_are_the_load_generators_delay(encode
         assert summary["measured"]["write"]["service_ns"]["p50"] < 200 * MS
 
 
+@pytest.mark.slow
 def test_an_encoder_that_fails_ends_the_run_with_its_reason(encoder) -> None:
     results = encoder("fail")
     summary = run(results, writes({"write": 500}, users=2, wait="50ms", duration="30s"))
@@ -117,6 +121,7 @@ def test_an_encoder_that_fails_ends_the_run_with_its_reason(encoder) -> None:
     assert summary["measured"]["write"]["count"] > 0  # what was measured is kept
 
 
+@pytest.mark.slow
 def test_an_encoder_that_is_killed_ends_the_run(tmp_path: Path) -> None:
     killed: list[int] = []
 
@@ -157,6 +162,7 @@ def _encoders() -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_no_encoder_outlives_its_run(tmp_path: Path) -> None:
     run(tmp_path, writes({"write": 1}, users=4, processes=2, wait="1ms", duration="2s"))
     assert _encoders() == []

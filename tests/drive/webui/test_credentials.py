@@ -93,6 +93,7 @@ def served(tmp_path: Path) -> Iterator[Callable[..., Served]]:
         one.close()
 
 
+@pytest.mark.slow
 @getattr(pytest.mark, "influxdb-1.8")
 @pytest.mark.parametrize("words", [(), ("--processes", "2")], ids=["one process", "a master with workers"])
 def test_an_endpoint_of_the_form_is_used_without_a_password_where_none_was_given_at_the_start(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tsbench.drive.webui.login import FORGOTTEN_S, LONGEST_S, SOURCES, Guesses
 
 
@@ -25,12 +27,14 @@ def guesses_in(seconds: int, sources: list[str]) -> int:
     return seen
 
 
+@pytest.mark.slow
 def test_one_source_may_mistype_and_then_gets_two_guesses_a_minute() -> None:
     assert 100 < guesses_in(3600, ["10.0.0.1"]) < 135
     one_network = [f"2001:db8::{n:x}" for n in range(1, 100)]
     assert guesses_in(600, one_network) < 40, "the addresses of one customer are one source"
 
 
+@pytest.mark.slow
 def test_many_sources_together_get_one_guess_a_second() -> None:
     assert 600 <= guesses_in(600, [f"10.0.{n // 250}.{n % 250}" for n in range(300)]) <= 640
 

@@ -167,6 +167,7 @@ def test_the_charts_have_a_page_of_their_own_too(served: Callable[..., Served], 
     assert chromium.errors == []
 
 
+@pytest.mark.slow
 def test_what_workers_send_adds_up_to_what_their_files_say(served: Callable[..., Served], tmp_path: Path) -> None:
     locust = served("--processes", "2")
     wait_until(lambda: locust.get("/worker-count").json()["worker_count"] == 2, "two workers")
@@ -192,6 +193,7 @@ def seconds(locust: Served, more: int) -> None:
     wait_until(lambda: len({row["second"] for row in locust.live()["seconds"]} - seen) >= more, f"{more} more seconds")
 
 
+@pytest.mark.slow
 def test_users_that_were_added_to_a_running_test_are_in_its_report_and_the_host_tab_says_what_the_verdict_says(
     served: Callable[..., Served], tmp_path: Path
 ) -> None:
@@ -215,6 +217,7 @@ def test_users_that_were_added_to_a_running_test_are_in_its_report_and_the_host_
         assert op["kind"] == "query" or shown["write-1"]["p999"] == "" or shown["write-1"]["count"] >= 1000
 
 
+@pytest.mark.slow
 def test_a_password_guards_every_route_and_is_shown_nowhere(served: Callable[..., Served], tmp_path: Path) -> None:
     locust = served("--processes", "2", TSBENCH_WEB_PASSWORD=SENTINEL, TSBENCH_PASSWORD=SENTINEL)
     routes = ("/", "/stats/requests", "/exceptions/csv", "/logs", "/tsbench/", "/tsbench/live", "/tsbench/report")
@@ -245,6 +248,7 @@ def test_a_password_guards_every_route_and_is_shown_nowhere(served: Callable[...
     assert not any(SENTINEL in word for process in family if process.is_running() for word in process.cmdline())
 
 
+@pytest.mark.slow
 def test_a_password_in_the_form_is_refused_and_shown_nowhere(served: Callable[..., Served]) -> None:
     locust = served()
     for field in ("endpoint", "host"):
@@ -258,6 +262,7 @@ def test_a_password_in_the_form_is_refused_and_shown_nowhere(served: Callable[..
     assert locust.live()["trouble"] == ""
 
 
+@pytest.mark.slow
 def test_a_mistake_in_the_form_does_not_end_the_workers(served: Callable[..., Served], tmp_path: Path) -> None:
     locust = served("--processes", "2")
     wait_until(lambda: locust.get("/worker-count").json()["worker_count"] == 2, "two workers")
@@ -310,6 +315,7 @@ BROKEN = (
 )
 
 
+@pytest.mark.slow
 def test_a_request_that_cannot_be_read_is_refused_and_is_no_error_of_the_page(served: Callable[..., Served]) -> None:
     for locust in (served().ready(), served(TSBENCH_WEB_PASSWORD=SENTINEL).ready()):
         for path in ("/", "/stats/requests", "/tsbench/live", "/swarm", "/tsbench/login"):
@@ -357,6 +363,7 @@ def test_a_browser_says_whether_a_page_of_ours_asks(
     assert answer.status == status
 
 
+@pytest.mark.slow
 def test_locust_listens_on_this_host_alone_unless_told_otherwise(one: Served, served: Callable[..., Served]) -> None:
     listening = [c for c in psutil.Process(one.child.pid).net_connections() if c.status == psutil.CONN_LISTEN]
     assert {c.laddr.ip for c in listening if c.laddr.port == one.port} == {"127.0.0.1"}
@@ -386,6 +393,7 @@ def test_the_start_form_sets_what_it_has_fields_for_and_nothing_else(one: Served
         assert one.post_bytes("/user", body).status == 400
 
 
+@pytest.mark.slow
 def test_a_test_that_runs_when_locust_ends_is_still_checked(served: Callable[..., Served], tmp_path: Path) -> None:
     locust = served()
     locust.start()

@@ -81,6 +81,7 @@ def reasons_until_ready(locust: Served) -> list[str]:
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_stop_ends_the_storing_of_first_data_in_any_test_and_the_report_waits_for_the_checks(
     served: Callable[..., Served], postgres_server: PostgresServer, tmp_path: Path
@@ -114,6 +115,7 @@ def test_stop_ends_the_storing_of_first_data_in_any_test_and_the_report_waits_fo
     assert "All users spawned" in locust.log()
 
 
+@pytest.mark.slow
 def test_stop_ends_the_storing_of_first_data_with_workers_too(served: Callable[..., Served], tmp_path: Path) -> None:
     locust = served("--processes", "2")
     wait_until(lambda: locust.get("/worker-count").json()["worker_count"] == 2, "two workers")

@@ -119,6 +119,7 @@ def test_a_file_that_another_process_has_open_is_unreachable_in_one_line(tmp_pat
         other.communicate(timeout=60)
 
 
+@pytest.mark.slow
 def test_a_statement_is_interrupted_at_its_time_limit(tmp_path: Path) -> None:
     session = TARGET.connect(f"duckdb://{tmp_path / 'x.duckdb'}", COLUMNS, timeout_s=1.0)
     for act in (lambda: session.query(ENDLESS, ("n",)), lambda: session.run([ENDLESS], timeout_s=1.0)):
@@ -131,6 +132,7 @@ def test_a_statement_is_interrupted_at_its_time_limit(tmp_path: Path) -> None:
     session.close()
 
 
+@pytest.mark.slow
 def test_time_limits_hold_in_threads_of_a_process_that_gevent_has_patched(tmp_path: Path) -> None:
     program = """
 from gevent import monkey; monkey.patch_all()
@@ -207,6 +209,7 @@ def test_facts_state_the_threads(tmp_path: Path) -> None:
     session.close()
 
 
+@pytest.mark.slow
 def test_an_interrupted_write_is_unknown_only_if_the_interrupt_may_have_met_the_commit(tmp_path: Path) -> None:
     session = TARGET.connect(f"duckdb://{tmp_path / 'x.duckdb'}", COLUMNS, timeout_s=1.0)
     session.run(COLUMNS.create([CPU], data.shared_tags()))

@@ -48,6 +48,7 @@ def count(one: Node) -> int:
     return int(one.ask("SELECT count(*) FROM kept"))
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_the_standby_that_acknowledged_takes_over_and_the_old_primary_comes_back_as_its_copy(
     cluster: PostgresCluster,
@@ -72,6 +73,7 @@ def test_the_standby_that_acknowledged_takes_over_and_the_old_primary_comes_back
     assert "ANY 1" in third.ask("SHOW synchronous_standby_names")
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_sessions_go_on_at_the_new_primary_and_nobody_is_asked_when_none_is_left(cluster: PostgresCluster) -> None:
     with closing(TARGET.connect(cluster.endpoint, BTREE, timeout_s=10)) as session:

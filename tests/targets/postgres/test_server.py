@@ -40,6 +40,7 @@ def ask(server: PostgresServer, text: str) -> object:
         return cursor.fetchall()[0][0] if cursor.description else None
 
 
+@pytest.mark.slow
 def test_it_is_durable_by_default_and_takes_settings(server: PostgresServer) -> None:
     for name in ("fsync", "synchronous_commit", "full_page_writes"):
         assert ask(server, f"SHOW {name}") == "on"
@@ -78,6 +79,7 @@ def test_a_missing_wheel_is_answered_with_the_cure(tmp_path: Path, monkeypatch: 
         PostgresServer(tmp_path).start()
 
 
+@pytest.mark.slow
 def test_a_log_in_that_is_refused_ends_the_wait_at_once(server: PostgresServer) -> None:
     server.stop()
     server._passfile.write_text("127.0.0.1:*:*:postgres:another\n")
@@ -88,6 +90,7 @@ def test_a_log_in_that_is_refused_ends_the_wait_at_once(server: PostgresServer) 
     assert not server.alive()
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_libpq_cannot_read_ends_the_wait_at_once(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

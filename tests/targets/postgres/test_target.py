@@ -218,6 +218,7 @@ def test_a_refused_login_is_one_line_with_the_cure(postgres_endpoint: str, monke
 # --- errors
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_the_servers_time_limit_is_unknown_and_the_session_goes_on(postgres_endpoint: str) -> None:
     session = TARGET.connect(postgres_endpoint, BTREE, timeout_s=1.0)
@@ -229,6 +230,7 @@ def test_the_servers_time_limit_is_unknown_and_the_session_goes_on(postgres_endp
     session.close()
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_statements_of_run_have_one_limit_together_and_the_next_op_its_own(postgres_endpoint: str) -> None:
     session = TARGET.connect(postgres_endpoint, BTREE, timeout_s=60)
@@ -239,6 +241,7 @@ def test_statements_of_run_have_one_limit_together_and_the_next_op_its_own(postg
     session.close()
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.parametrize(
     ("limit_s", "ask"),
@@ -321,6 +324,7 @@ def test_the_brin_layout_reads_a_window_through_its_index(postgres_endpoint: str
     session.close()
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_sessions_yield_to_gevent_when_it_is_patched_first(postgres_endpoint: str) -> None:
     program = """

@@ -149,6 +149,7 @@ def test_a_server_that_talks_while_it_is_written_to_stops_no_write(session: Sess
     assert stored(postgres_endpoint) == 40_000
 
 
+@pytest.mark.slow
 def test_a_write_to_a_server_that_hangs_ends_at_its_limit(postgres_endpoint: str) -> None:
     session = opened(postgres_endpoint, timeout_s=1.0)
     session.write(points(1, WriteMode.SINGLE))
@@ -167,6 +168,7 @@ def test_a_write_to_a_server_that_hangs_ends_at_its_limit(postgres_endpoint: str
     session.close()
 
 
+@pytest.mark.slow
 def test_the_servers_time_limit_leaves_a_write_unknown_and_the_connection_open(postgres_endpoint: str) -> None:
     session = opened(postgres_endpoint, timeout_s=1.0)
     pid = session.query(Statement("SELECT pg_backend_pid()"), ("pid",)).records

@@ -9,6 +9,7 @@ compress writes; of several nodes that tsbench started, `nodes` with their addre
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlencode
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tsbench.targets.base import Command
     from tsbench.targets.target import Target
 
+_EVERY_S = 0.05
 _SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800, "y": 31_536_000}
 
 
@@ -94,6 +96,7 @@ class VictoriaSession(HttpSession):
             case DeleteSeries():
                 self._post("/api/v1/admin/tsdb/delete_series", [("match[]", self._ours)], timeout_s)
             case WaitForMerges():
+                self._new_page(timeout_s)
                 http.settle(self._merging, timeout_s, "VictoriaMetrics still compacts")
 
     @property
@@ -174,7 +177,7 @@ class VictoriaSession(HttpSession):
 
     @decoded("VictoriaMetrics")
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
-        return answers.sizes(self.page())
+        return answers.sizes(self._new_page(self._timeout_s))
 
     @decoded("VictoriaMetrics")
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
@@ -209,6 +212,13 @@ class VictoriaSession(HttpSession):
     def page(self, timeout_s: float | None = None) -> bytes:
         """Return the page of counters."""
         return self._post("/metrics", [], timeout_s).body
+
+    def _new_page(self, timeout_s: float) -> bytes:
+        """Return a page of counters that knows what was done before: the server makes one a second."""
+        deadline, first = time.monotonic() + timeout_s, self.page(timeout_s)
+        while (page := self.page(timeout_s)) == first and time.monotonic() < deadline:
+            time.sleep(_EVERY_S)
+        return page
 
     def _post(self, path: str, form: list[tuple[str, str]], timeout_s: float | None = None) -> Response:
         """Send a form and return the response."""
