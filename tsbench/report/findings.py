@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from tsbench.measure.statistics import Interval, Test, differences, least_runs, paired_test, rank_test
+from tsbench.measure.statistics import ALPHA, Interval, Test, differences, least_runs, paired_test, rank_test
 from tsbench.units import format_count, format_duration, format_duration_range
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ LOADS: tuple[Rule, ...] = (
 class Finding:
     """The sides that lead in a figure, between which no difference was found, and the others, each from the best on.
 
-    `ahead` has by how much the leaders are better than each of the others, by its name.
+    Each leader differs from the first of the others. A side that differs neither from that nor from the best is in
+    neither. `ahead` has by how much the leaders are better than each of the others, by its name.
     """
 
     rule: Rule
@@ -212,6 +213,7 @@ def _found(chosen: Sequence[tuple[Rule, list[Side]]]) -> list[Finding]:
                 verdicts[f"{rule.key} {number}"] == "better" if test is not None else _apart(rule, best, side)
             ) or bool(others)  # whoever is behind one that is behind
             (others if is_worse else leaders).append(side)
+        leaders = [best, *(side for side in leaders[1:] if not others or _differs(rule, side, others[0]))]
         for side in others:
             test = tests.get(f"{rule.key} {rest.index(side)}")
             factor = _factor(rule, leaders[-1], side)
@@ -219,6 +221,10 @@ def _found(chosen: Sequence[tuple[Rule, list[Side]]]) -> list[Finding]:
             ahead[side.name] = test.ratio if test and alone else Interval(factor, factor, factor)
         found.append(Finding(rule, tuple(leaders), tuple(others), ahead, any(test is not None for test in tested)))
     return found
+
+
+def _differs(rule: Rule, better: Side, worse: Side) -> bool:
+    return _test(rule, better, worse).p <= ALPHA if _can_test(better, worse) else _apart(rule, better, worse)
 
 
 def _shared(one: Side, other: Side) -> list[int]:
