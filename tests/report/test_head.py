@@ -94,6 +94,22 @@ def test_the_time_that_most_sides_have_is_shown_and_drawn():
         assert len(drawn) == (2 if shown == "query mean" else 3 if shown == "query p50" else 4)
 
 
+@pytest.mark.parametrize(
+    ("searched", "titles"),
+    [("load:points/s", ("loaded, points/s", "bytes per point")), ("", ("write p50", "bytes per point"))],
+)
+def test_the_ends_of_searches_among_loads_are_shown_by_their_loads(searched: str, titles: tuple[str, ...]):
+    def side(name: str, rate: float) -> Side:
+        figures = {"load_points_per_s": rate, "write_p50_ns": 4e5, "bytes_per_point": 14.0}
+        return Side(name, figures={key: (Interval(value, value, value),) for key, value in figures.items()})
+
+    head = head_of(Sides("closed", "", (side("a", 171_680), side("b", 41_894)), searched))
+    assert head.titles == titles
+    if searched:
+        assert head.rows[0].entries[0] == Mark("171,680", "best")
+        assert head.rows[1].entries[0] == "41,894"
+
+
 def test_no_side_is_the_best_in_the_time_of_queries_that_the_others_were_not_asked():
     sides = [
         Side(name, figures={"query_p99_ns": (Interval(time, time, time),)}, kinds=frozenset({kind}))

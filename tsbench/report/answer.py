@@ -30,11 +30,15 @@ _SAME = "reproduced"
 _TIED = tuple(f"{rule.name} is not told apart" for rule in (*RULES, *LOADS))
 
 
-def answer_of(found: ResultSet) -> tuple[str, ...]:
-    """Return the answer of a result set: `answer` of its sides, of searches only those at which they ended."""
+def judged_sides(found: ResultSet) -> Sides:
+    """Return the sides of which the answer speaks: all of a result set, or of searches those at which they ended."""
     ends = ends_of(found) if found.summary.searches else None
-    sides = ends if ends is not None and ends.sides else sides_of(found.cells)
-    said = answer(sides, _REPEAT if found.scenario else _REPEAT_SCENARIO)
+    return ends if ends is not None and ends.sides else sides_of(found.cells)
+
+
+def answer_of(found: ResultSet) -> tuple[str, ...]:
+    """Return the answer of a result set: `answer` of its `judged_sides`."""
+    said = answer(judged_sides(found), _REPEAT if found.scenario else _REPEAT_SCENARIO)
     study = _study(found.summary.claims)
     return (*study, *(said if len(said) < 5 or not study else (*said[:3], said[-1])))
 
@@ -52,7 +56,7 @@ def answer(found: Sides, repeat: str = _REPEAT) -> tuple[str, ...]:
     here = [side for side in counted if side.at == at]
     place = _place(at, here, counted, found)
     unshown: list[str] = []
-    findings = compare(here, found.loop, unshown, LOADS if found.searched.startswith("load:") else RULES)
+    findings = compare(here, found.loop, unshown, LOADS if found.searches_loads else RULES)
     sentences = [_ramp(counted, found, unshown) if found.axis else _gates_of_all(here)]
     if len(here) == 1:
         sentences.append(place + _alone(here[0], found.loop))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.measure.statistics import median_interval
 from tsbench.report.answer import at_load, times
-from tsbench.report.findings import RULES, leaders_of, middle
+from tsbench.report.findings import LOADS, RULES, leaders_of, middle
 from tsbench.report.metrics import MISSING
 from tsbench.report.tables import Mark
 from tsbench.results.manifest import Host
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from tsbench.report.sides import Side, Sides
     from tsbench.report.tables import Entry
 
-_RULES = {rule.key: rule for rule in RULES}
+_RULES = {rule.key: rule for rule in (*RULES, *LOADS)}
 _TITLES = {
+    "load_points_per_s": "loaded, points/s",
     "write_points_per_s": "written, points/s",
     "write_p99_ns": "write p99",
     "write_p50_ns": "write p50",
@@ -35,7 +36,10 @@ _TITLES = {
     "cpu_s_per_million": "CPU s per million points",
     "cpu_s_per_thousand": "CPU s per 1,000 ops",
 }
-"""Columns of the table after name and verdict; runs have one of the last two, and one of each kind's times."""
+"""Columns of the table after name and verdict; runs have one of the last two, and one of each kind's times.
+
+Where bulk loads were searched, there are those of LOADS and no others; else there is none of loads.
+"""
 _TIMES = ("p99", "p50", "mean")
 
 
@@ -82,6 +86,8 @@ def head_of(found: Sides) -> Head:
     known = {key for side in found.sides for key in side.figures}
     of_times = {f"{kind}_{time}_ns" for kind in ("write", "query") for time in _TIMES}
     keys = [key for key in _TITLES if key in known and (key not in of_times or key == time_of(found.sides, key[:5]))]
+    of_loads = [rule.key for rule in LOADS]
+    keys = [key for key in keys if (key in of_loads if found.searches_loads else key != of_loads[0])]
     best = {key: _best(key, found) for key in keys}
 
     def rows(entry: Callable[[Side, str], Entry]) -> tuple[Row, ...]:

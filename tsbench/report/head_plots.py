@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _WIDTH = 4.2
 _PALE = 0.35
+_MANY = 7
+_LINE = 0.17
+"""Height of a line of a legend."""
 _ROOM = 1.3  # length of an axis of bars relative to the longest one, for its figure
 
 
@@ -169,7 +172,9 @@ def _interval(axes: Axes, side: Side, key: str, place: float) -> None:
 def _over(found: Sides, panel: Panel, ends: Collection[str]) -> Figure:
     """Plot a line per side over the axis; a gate is a line, a cross where a side breaks, a ring where a search ends."""
     names = list(dict.fromkeys(side.name for side in found.sides))
-    figure, (axes,) = style.panels(1, 1, width=_WIDTH, height=2.7)
+    columns = 3 if len(names) < _MANY else 2  # many have long names
+    rows = -(-len(names) // columns)
+    figure, (axes,) = style.panels(1, 1, width=_WIDTH, height=2.7 + _LINE * max(0, rows - 2))
     for name, line in style.lines_of(names).items():
         of = sorted((s for s in found.sides if s.name == name and panel.key in s.figures), key=lambda s: s.at or 0.0)
         values = [middle(panel.key, side).estimate for side in of]
@@ -180,7 +185,7 @@ def _over(found: Sides, panel: Panel, ends: Collection[str]) -> Figure:
             mark = {"marker": "o" if passed else "X", "markersize": 5 if passed else 8}
             axes.plot([side.at], [value], color=line.colour, alpha=1 if side.stands else _PALE, **mark)  # type: ignore[arg-type]
             if any(cell.name in ends for cell in side.cells):
-                axes.plot([side.at], [value], marker="o", markersize=13, fillstyle="none", color=INK)  # type: ignore[arg-type]
+                axes.plot([side.at], [value], marker="o", markersize=13, fillstyle="none", color=INK, clip_on=False)  # type: ignore[arg-type]
             least, most = _ends(side, panel.key)
             if least < most:
                 axes.plot(
@@ -201,7 +206,7 @@ def _over(found: Sides, panel: Panel, ends: Collection[str]) -> Figure:
         axes.plot(
             [], [], color=INK, marker="o", markersize=9, fillstyle="none", linestyle="none", label="end of search"
         )
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=3, fontsize=8)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=columns, fontsize=8)
     return figure
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from tsbench.report import charts, drawings, frames, head_plots, run_tables, style, tables
-from tsbench.report.answer import answer_of, said_reasons
+from tsbench.report.answer import answer_of, judged_sides, said_reasons
 from tsbench.report.cells import Cell, ResultSet
 from tsbench.report.head import head_of, machine
 from tsbench.report.manifest import compared
@@ -66,7 +66,7 @@ def render(found: ResultSet, damaged: list[str]) -> str:
         "answer": answered,
         "said": said_reasons(cells, answered),
         "machine": machine(cells),
-        "head": head_of(sides),
+        "head": head_of(judged_sides(found)),
         "charts": [style.embed(figure, name=name, alt=alt) for figure, name, alt in head_plots.draw(sides, found.ends)],
         "title": found.name,
         "question": found.question,

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tsbench.report.answer import answer_of
+from tsbench.report.answer import answer_of, judged_sides
 from tsbench.report.head import head_of
 from tsbench.report.metrics import MISSING, load_texts, remarks, time_label
-from tsbench.report.sides import sides_of
 from tsbench.report.tables import Mark, claims_table, figures_table, repeats_table
 from tsbench.text import printable_line
 
@@ -37,13 +36,12 @@ def document(sets: Sequence[ResultSet]) -> str:
 
 
 def _section(found: ResultSet) -> str:
-    sides = sides_of(found.cells)
     parts = [f"### tsbench: {_code(found.name)}"]
     if found.question:
         parts.append(_code(found.question, most=1_000))
     parts.append(_table(("outcome", "condition", "runs", "measured"), _verdicts(found), right=0))
     parts.append("\n".join(f"- {_code(sentence, most=1_000)}" for sentence in answer_of(found)))
-    parts.append(_sides(head_of(sides)))
+    parts.append(_sides(head_of(judged_sides(found))))
     parts.extend(_claims(found))
     parts.extend(_folded("All figures", _figures(found.cells)))
     parts.extend(_folded("Gates of every run", _gates(found.cells)))

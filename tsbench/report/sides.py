@@ -104,6 +104,11 @@ class Sides:
     searched: str = ""
 
     @property
+    def searches_loads(self) -> bool:
+        """True if they are the ends of searches among bulk loads."""
+        return self.searched.startswith("load:")
+
+    @property
     def repeats(self) -> int:
         """The largest number of runs of a side."""
         return max((side.repeats for side in self.sides), default=0)
