@@ -63,6 +63,8 @@ def test_plots_are_axes(sets: Path, name: str) -> None:
 def test_what_is_no_result_set_or_plot_is_refused(sets: Path) -> None:
     with pytest.raises(UserMistake, match="nothing is no directory"):
         tsbench.read_results(sets / "nothing")
+    with pytest.raises(TypeError, match=r"read_results\(\*paths\)"):
+        tsbench.read_results([sets / "one"])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="'pie' is no plot; there are latencies"):
         tsbench.read_results(sets / "one").plot("pie")
 

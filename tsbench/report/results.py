@@ -118,9 +118,13 @@ def read_results(*patterns: str | Path) -> Results:
     ------
     UserMistake
         If nothing matches a pattern, or a directory holds no run of this version of tsbench.
+    TypeError
+        If a list of them is given as one.
     """
     found: list[Path] = []
     for pattern in patterns:
+        if not isinstance(pattern, str | Path):
+            raise TypeError(f"read_results takes directories one by one, read_results(*paths), not {pattern!r}")
         matching = [Path(path) for path in sorted(glob(str(pattern))) if Path(path).is_dir()]  # noqa: PTH207 - it may be absolute
         if not matching:
             raise UserMistake(f"{pattern} is no directory; give a result set such as results/<date>-<scenario>")
