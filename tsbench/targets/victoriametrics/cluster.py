@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from tsbench.targets.base import Command, Payload, ServerObject, Statement
     from tsbench.targets.victoriametrics.session import VictoriaEndpoint
 
-_EVERY_S = 0.05
 _CALM = 2
 """Seconds for which nodes that answer must have taken no block, so that those that wait are for nodes that are away."""
 _SAME_S = 3.0
@@ -93,12 +92,8 @@ class ClusterSession(NodesSession[VictoriaSession]):
         """
         self._delivered_s = -math.inf
         nodes = self._present()
-        deadline, before, calm = time.monotonic() + limit_s, None, 0
-        page, queue = self._agent.page(limit_s), Queue()  # up to a second old: only those after it know all writes
-        while (left_s := deadline - time.monotonic()) > 0:
-            time.sleep(_EVERY_S)
-            if page == (page := self._agent.page(left_s)):
-                continue
+        queue, before, calm = Queue(), None, 0
+        for page in self._agent.newer_pages(limit_s):
             queue = Queue.of(page)
             if not queue.is_flushed or any(queue.bytes_for(number) for number in nodes):
                 continue

@@ -26,7 +26,7 @@ from tsbench.targets.victoriametrics import answers
 from tsbench.targets.victoriametrics.schemas import DeleteSeries, Flush, WaitForMerges
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.model import Measurement
     from tsbench.net.http import Request
@@ -96,7 +96,7 @@ class VictoriaSession(HttpSession):
             case DeleteSeries():
                 self._post("/api/v1/admin/tsdb/delete_series", [("match[]", self._ours)], timeout_s)
             case WaitForMerges():
-                self._new_page(timeout_s)
+                self._newer_page(timeout_s)
                 http.settle(self._merging, timeout_s, "VictoriaMetrics still compacts")
 
     @property
@@ -177,7 +177,7 @@ class VictoriaSession(HttpSession):
 
     @decoded("VictoriaMetrics")
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
-        return answers.sizes(self._new_page(self._timeout_s))
+        return answers.sizes(self._newer_page(self._timeout_s))
 
     @decoded("VictoriaMetrics")
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
@@ -213,12 +213,16 @@ class VictoriaSession(HttpSession):
         """Return the page of counters."""
         return self._post("/metrics", [], timeout_s).body
 
-    def _new_page(self, timeout_s: float) -> bytes:
-        """Return a page of counters that knows what was done before: the server makes one a second."""
-        deadline, first = time.monotonic() + timeout_s, self.page(timeout_s)
-        while (page := self.page(timeout_s)) == first and time.monotonic() < deadline:
+    def newer_pages(self, timeout_s: float) -> Iterator[bytes]:
+        """Yield the pages of counters that are made from now on, one a second: only they know what was done before."""
+        deadline, page = time.monotonic() + timeout_s, self.page(timeout_s)
+        while (left_s := deadline - time.monotonic()) > 0:
             time.sleep(_EVERY_S)
-        return page
+            if page != (page := self.page(left_s)):
+                yield page
+
+    def _newer_page(self, timeout_s: float) -> bytes:
+        return next(self.newer_pages(timeout_s), None) or self.page(timeout_s)
 
     def _post(self, path: str, form: list[tuple[str, str]], timeout_s: float | None = None) -> Response:
         """Send a form and return the response."""
