@@ -79,6 +79,7 @@ class World:
             bits = self._bits(_TAGS, tag.name)
             self._shared[tag.name] = tag.draw(bits, spec.scale, self._shared)
         self._drop_tags()
+        self._texts: dict[str, tuple[str, ...]] = {}
         self._tags: dict[str, Mapping[str, Codes]] = {}
         for layout in self._layouts:
             own = {tag.name: tag.draw(self._bits(_TAGS, layout.name, tag.name), spec.scale, {}) for tag in layout.tags}
@@ -108,6 +109,14 @@ class World:
     def tags(self) -> Mapping[str, Codes]:
         """Return the shared tags of every series."""
         return self._shared
+
+    def texts(self, tag: str) -> tuple[str, ...]:
+        """Return the different values of a shared tag that are not empty, sorted."""
+        if tag not in self._texts:
+            codes = self._shared[tag]
+            known = {codes.values[code] for code in np.unique(codes.codes).tolist()}
+            self._texts[tag] = tuple(sorted(known - {""}))
+        return self._texts[tag]
 
     def ticks(self, window_ns: int) -> int:
         """Return the number of ticks in a duration that begins at a tick, its end excluded."""
