@@ -17,6 +17,7 @@ from tsbench.report.answer import answer, answer_of
 from tsbench.report.cells import ResultSet, load_cells
 from tsbench.report.console import print_summary
 from tsbench.report.export import Exports
+from tsbench.report.findings import told_once
 from tsbench.report.head import head_of
 from tsbench.report.manifest import DURATIONS, SIZES, TIMES, compared
 from tsbench.report.sides import Side, Sides, sides_of
@@ -257,3 +258,22 @@ def test_every_key_that_a_scenario_writes_with_a_unit_is_printed_with_one():
         "30ms, 70ms",
         "1s",
     ]
+
+
+def test_what_differs_in_percentages_only_is_said_once_with_the_range():
+    said = [("a", "5% later (at most 2%)"), ("b-1", "31% later (at most 2%)"), ("b-2", "late"), ("c", "late, like x-1")]
+    assert told_once(said) == [
+        (["a", "b-1"], "5% to 31% later (at most 2%)"),
+        (["b-2"], "late"),
+        (["c"], "late, like x-1"),
+    ]
+
+
+def test_loads_are_shown_where_nothing_else_was_written():
+    def side(name: str, **figures: float) -> Side:
+        return Side(name, figures={key: (Interval(value, value, value),) for key, value in figures.items()})
+
+    loaded, reused = side("a", load_points_per_s=5e4, query_p99_ns=1e6), side("b", query_p99_ns=2e6)
+    assert head_of(Sides("closed", "", (loaded, reused))).titles == ("loaded, points/s", "query p99")
+    written = side("c", load_points_per_s=5e4, write_p50_ns=1e5, query_p99_ns=1e6)
+    assert "loaded, points/s" not in head_of(Sides("closed", "", (written, reused))).titles

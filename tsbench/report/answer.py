@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tsbench.measure.bottleneck import CLIENT
-from tsbench.report.findings import ECONOMY, LOADS, MOST_NAMES, RULES, compare, joined, middle, names_of
+from tsbench.report.findings import ECONOMY, LOADS, MOST_NAMES, RULES, compare, joined, middle, names_of, told_once
 from tsbench.report.sides import ends_of, sides_of
 from tsbench.text import shortened
 
@@ -56,7 +56,8 @@ def answer(found: Sides, repeat: str = _REPEAT) -> tuple[str, ...]:
     here = [side for side in counted if side.at == at]
     place = _place(at, here, counted, found)
     unshown: list[str] = []
-    findings = compare(here, found.loop, unshown, LOADS if found.searches_loads else RULES)
+    rules = LOADS if found.searches_loads else (*LOADS[:1], *RULES) if found.only_loads else RULES
+    findings = compare(here, found.loop, unshown, rules)
     sentences = [_ramp(counted, found, unshown) if found.axis else _gates_of_all(here)]
     if len(here) == 1:
         sentences.append(place + _alone(here[0], found.loop))
@@ -85,6 +86,16 @@ def said_reasons(cells: Sequence[Cell], sentences: Sequence[str]) -> tuple[str, 
     reasons = [cell.validity.reason for cell in cells if not cell.validity.is_valid]
     whole = len(reasons) == 1 and any(f"({reasons[0]})" in sentence for sentence in sentences)
     return tuple(reasons) if whole else ()
+
+
+def reasons_of(cells: Sequence[Cell], said: Sequence[str] = ()) -> list[tuple[str, list[str], str]]:
+    """Return why runs are not valid, unless that is `said` already: each state and reason once, with its runs."""
+    doubtful = [cell for cell in cells if not cell.validity.is_valid and cell.validity.reason not in said]
+    found: list[tuple[str, list[str], str]] = []
+    for state in dict.fromkeys(cell.validity.state for cell in doubtful):
+        of = ((cell.name, cell.validity.reason) for cell in doubtful if cell.validity.state == state)
+        found += [(state, names, reason) for names, reason in told_once(of)]
+    return found
 
 
 def _begun(text: str) -> str:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Literal
 from rich import table as rich_table
 from rich.text import Text
 
-from tsbench.report.answer import answer_of, said_reasons
+from tsbench.report.answer import answer_of, reasons_of, said_reasons
 from tsbench.report.cells import ResultSet, by_cell
-from tsbench.report.findings import names_of
+from tsbench.report.findings import names_of, told_once
 from tsbench.report.metrics import MISSING, first_ops, load_texts, page_caches, remarks, time_label
 from tsbench.report.tables import Mark, repeats_table
 from tsbench.text import printable_line
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from rich.console import Console
@@ -90,9 +90,12 @@ def print_summary(console: Console, results: Path) -> None:
         kinds = f"p50, p99 and max are {time_label(cells)}s{how}.{struck}"
         console.print(Text(kinds, style="dim"), soft_wrap=not console.is_terminal)
     _print_once(console, _cold_starts(cells))
-    _print_once(console, ((cell.name, Text(f"{said}.", style="dim")) for cell in cells for said in remarks(cell)))
-    known = said_reasons(cells, answered)
-    _print_once(console, (said for cell in cells for said in _faults(cell, known)))
+    _print_once(console, ((cell.name, f"{said}.") for cell in cells for said in remarks(cell)), "dim")
+    for state, names, reason in reasons_of(cells, said_reasons(cells, answered)):
+        why = Text.assemble((state, _COLOURS[state]), f": {reason}" if reason else "")
+        console.print(Text.assemble((names_of(names), "bold"), ": ", why), soft_wrap=not console.is_terminal)
+    for outcome in ("fail", "undecided", "not judged"):
+        _print_once(console, _gates(cells, outcome), _COLOURS.get(outcome, "bold red"))
 
 
 def _print_claims(console: Console, claims: Sequence[ClaimRow]) -> None:
@@ -109,37 +112,30 @@ def _print_claims(console: Console, claims: Sequence[ClaimRow]) -> None:
     console.print()
 
 
-def _print_once(console: Console, said: Iterable[tuple[str, Text]]) -> None:
+def _print_once(console: Console, said: Iterable[tuple[str, str]], style: str = "") -> None:
     """Print remarks on runs, each text once with the names of its runs, of many the first."""
-    names: dict[str, dict[str, None]] = {}
-    texts: dict[str, Text] = {}
-    for name, text in said:
-        names.setdefault(text.plain, {})[name] = None
-        texts.setdefault(text.plain, text)
-    for plain, of in names.items():
-        console.print(Text.assemble((names_of([*of]), "bold"), ": ", texts[plain]), soft_wrap=not console.is_terminal)
+    for names, text in told_once(said):
+        remark = Text.assemble((names_of(names), "bold"), ": ", (text, style))
+        console.print(remark, soft_wrap=not console.is_terminal)
 
 
-def _cold_starts(cells: Sequence[Cell]) -> Iterator[tuple[str, Text]]:
+def _cold_starts(cells: Sequence[Cell]) -> Iterator[tuple[str, str]]:
     """Yield what cold runs found: the page caches of all together, and the first ops of each cell or its repeats."""
     for label, pages in page_caches(cells):
         for cell in cells:
             if cell.summary.cold is not None:
-                yield cell.unrepeated, Text(f"{label} after the cold start: {pages}")
+                yield cell.unrepeated, f"{label} after the cold start: {pages}"
     for name, of in by_cell(cells).items():
         for label, time in first_ops(of):
-            yield name, Text(f"{label} after the cold start: {time}")
+            yield name, f"{label} after the cold start: {time}"
 
 
-def _faults(cell: Cell, known: Collection[str]) -> Iterator[tuple[str, Text]]:
-    """Yield why a run is not valid unless that is `known`, and its gates that failed, are undecided or not judged."""
-    validity = cell.validity
-    if not validity.is_valid and validity.reason not in known:
-        text = Text(validity.state, _COLOURS[validity.state])
-        yield cell.name, Text.assemble(text, f": {validity.reason}" if validity.reason else "")
-    for gate in cell.summary.gates:
-        if gate.state == "fail" or (gate.state in {"undecided", "not judged"} and validity.is_valid):
-            yield cell.name, Text(gate.sentence, _COLOURS.get(gate.state, "bold red"))
+def _gates(cells: Sequence[Cell], outcome: str) -> Iterator[tuple[str, str]]:
+    """Yield the gates with that outcome; those of a run that is not valid are told only if they failed."""
+    for cell in cells:
+        for gate in cell.summary.gates:
+            if gate.state == outcome and (outcome == "fail" or cell.validity.is_valid):
+                yield cell.name, gate.sentence
 
 
 def _columns(summary: Table) -> list[_Column]:

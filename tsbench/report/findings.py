@@ -6,9 +6,10 @@ figures of enough repeats by a test, corrected for the number of comparisons.
 
 from __future__ import annotations
 
+import re
 import statistics
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby, zip_longest
 from typing import TYPE_CHECKING
 
 from tsbench.measure.statistics import ALPHA, Interval, Test, differences, least_runs, paired_test, rank_test
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 MOST_NAMES = 4
 """Most names in a list; the others are counted."""
 _GENERATOR = "load generator"
+_PERCENT = re.compile(r"[+-]?\d[\d,.]*(?=%)")
 
 
 def three_digits(number: float) -> str:
@@ -41,6 +43,28 @@ def names_of(names: Iterable[str]) -> str:
     if len(found) <= MOST_NAMES:
         return joined(found)
     return f"{', '.join(found[:MOST_NAMES])} and {len(found) - MOST_NAMES} others"
+
+
+def told_once(said: Iterable[tuple[str, str]]) -> list[tuple[list[str], str]]:
+    """Return the names and the text of everything that is said of (name, text), each text once.
+
+    Texts that differ in percentages only are one, with these from the least to the most: "6% to 31% higher".
+    """
+    alike: dict[tuple[str, ...], tuple[dict[str, None], list[list[str]]]] = {}
+    for name, text in said:
+        names, found = alike.setdefault((*_PERCENT.split(text),), ({}, []))
+        names[name] = None
+        found.append(_PERCENT.findall(text))
+    told = []
+    for pieces, (names, found) in alike.items():
+        ranges = [sorted({*column}, key=_percent) for column in zip(*found, strict=True)]
+        shown = [one[0] if len(one) == 1 else f"{one[0]}% to {one[-1]}" for one in ranges]
+        told.append(([*names], "".join(chain.from_iterable(zip_longest(pieces, shown, fillvalue="")))))
+    return told
+
+
+def _percent(text: str) -> float:
+    return float(text.replace(",", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +153,7 @@ def compare(sides: Sequence[Side], loop: str, unshown: list[str], of_rules: Sequ
             continue
         has = [side for side in sides if rule.key in side.figures and _is_fair(rule, side, sides, loop)]
         none = tuple(side.name for side in sides if rule.key not in side.figures)
-        if none:
+        if none and rule.about != "load":  # a run that used another one's load has none of its own
             lacking.setdefault(none, []).append(rule.name)
         limited |= {side.name for side in sides if side.is_generators and loop == "closed"} if rule in SPEED else set()
         if len(has) > 1:

@@ -38,7 +38,7 @@ _TITLES = {
 }
 """Columns of the table after name and verdict; runs have one of the last two, and one of each kind's times.
 
-Where bulk loads were searched, there are those of LOADS and no others; else there is none of loads.
+Where bulk loads were searched, there are those of LOADS and no others; where ops wrote too, there is none of loads.
 """
 _TIMES = ("p99", "p50", "mean")
 
@@ -87,7 +87,8 @@ def head_of(found: Sides) -> Head:
     of_times = {f"{kind}_{time}_ns" for kind in ("write", "query") for time in _TIMES}
     keys = [key for key in _TITLES if key in known and (key not in of_times or key == time_of(found.sides, key[:5]))]
     of_loads = [rule.key for rule in LOADS]
-    keys = [key for key in keys if (key in of_loads if found.searches_loads else key != of_loads[0])]
+    keys = [key for key in keys if found.only_loads or key != of_loads[0]]
+    keys = [key for key in keys if key in of_loads or not found.searches_loads]
     best = {key: _best(key, found) for key in keys}
 
     def rows(entry: Callable[[Side, str], Entry]) -> tuple[Row, ...]:

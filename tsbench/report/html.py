@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from tsbench.report import charts, drawings, frames, head_plots, run_tables, style, tables
-from tsbench.report.answer import answer_of, judged_sides, said_reasons
+from tsbench.report.answer import answer_of, judged_sides, reasons_of, said_reasons
 from tsbench.report.cells import Cell, ResultSet
+from tsbench.report.findings import names_of
 from tsbench.report.head import head_of, machine
 from tsbench.report.manifest import compared
 from tsbench.report.metrics import load_text, load_texts, remarks, time_label
@@ -64,7 +65,8 @@ def render(found: ResultSet, damaged: list[str]) -> str:
     answered = answer_of(found)
     context = {
         "answer": answered,
-        "said": said_reasons(cells, answered),
+        "reasons": reasons_of(cells, said_reasons(cells, answered)),
+        "names_of": names_of,
         "machine": machine(cells),
         "head": head_of(judged_sides(found)),
         "charts": [style.embed(figure, name=name, alt=alt) for figure, name, alt in head_plots.draw(sides, found.ends)],

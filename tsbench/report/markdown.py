@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tsbench.report.answer import answer_of, judged_sides
+from tsbench.report.answer import answer_of, judged_sides, reasons_of
+from tsbench.report.findings import names_of, told_once
 from tsbench.report.head import head_of
 from tsbench.report.metrics import MISSING, load_texts, remarks, time_label
 from tsbench.report.tables import Mark, claims_table, figures_table, repeats_table
@@ -86,9 +87,10 @@ def _figures(cells: Sequence[Cell]) -> list[str]:
     ways = load_texts(cells)
     how = f" ({_word(ways[0])})" if len(ways) == 1 else ""
     struck = "" if all(cell.validity.is_valid for cell in cells) else "; those that are not valid are struck out"
-    lines = [f"- {_code(cell.name)}: {_code(text)}" for cell in cells for text in remarks(cell)]
-    doubtful = [(cell.name, cell.validity) for cell in cells if not cell.validity.is_valid]
-    lines += [f"- {_code(name)} **{validity.state}**: {_why(validity.reason)}" for name, validity in doubtful]
+    told = told_once((cell.name, text) for cell in cells for text in remarks(cell))
+    lines = [f"- {_code(names_of(names))}: {_code(text)}" for names, text in told]
+    for state, names, reason in reasons_of(cells):
+        lines.append(f"- {_code(names_of(names))} **{state}**: {_why(reason)}")
     return [_runs(cells), f"p50, p99 and max are {time_label(cells)}s{how}{struck}.", "\n".join(lines)]
 
 

@@ -109,6 +109,11 @@ class Sides:
         return self.searched.startswith("load:")
 
     @property
+    def only_loads(self) -> bool:
+        """True if nothing was written but bulk loads, so that their rate is that of writing."""
+        return self.searches_loads or not any(key.startswith("write_") for side in self.sides for key in side.figures)
+
+    @property
     def repeats(self) -> int:
         """The largest number of runs of a side."""
         return max((side.repeats for side in self.sides), default=0)
