@@ -131,7 +131,7 @@ def _cold_starts(cells: Sequence[Cell]) -> Iterator[tuple[str, str]]:
 
 
 def _gates(cells: Sequence[Cell], outcome: str) -> Iterator[tuple[str, str]]:
-    """Yield the gates with that outcome; those of a run that is not valid are told only if they failed."""
+    """Yield the gates with that outcome; of a run that is not valid only those that failed."""
     for cell in cells:
         for gate in cell.summary.gates:
             if gate.state == outcome and (outcome == "fail" or cell.validity.is_valid):
