@@ -30,15 +30,18 @@ _SAME = "reproduced"
 _TIED = tuple(f"{rule.name} is not told apart" for rule in (*RULES, *LOADS))
 
 
-def judged_sides(found: ResultSet) -> Sides:
-    """Return the sides of which the answer speaks: all of a result set, or of searches those at which they ended."""
+def judged_sides(found: ResultSet, whole: Sides | None = None) -> Sides:
+    """Return the sides of which the answer speaks: all of a result set, or of searches those at which they ended.
+
+    `whole` are all, if they are known: they are read from the runs' files.
+    """
     ends = ends_of(found) if found.summary.searches else None
-    return ends if ends is not None and ends.sides else sides_of(found.cells)
+    return ends if ends is not None and ends.sides else whole or sides_of(found.cells)
 
 
-def answer_of(found: ResultSet) -> tuple[str, ...]:
-    """Return the answer of a result set: `answer` of its `judged_sides`."""
-    said = answer(judged_sides(found), _REPEAT if found.scenario else _REPEAT_SCENARIO)
+def answer_of(found: ResultSet, judged: Sides | None = None) -> tuple[str, ...]:
+    """Return the answer of a result set: `answer` of its `judged_sides`, which may be known."""
+    said = answer(judged or judged_sides(found), _REPEAT if found.scenario else _REPEAT_SCENARIO)
     study = _study(found.summary.claims)
     return (*study, *(said if len(said) < 5 or not study else (*said[:3], said[-1])))
 

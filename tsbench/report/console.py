@@ -93,7 +93,7 @@ def print_summary(console: Console, results: Path) -> None:
     _print_once(console, ((cell.name, f"{said}.") for cell in cells for said in remarks(cell)), "dim")
     for state, names, reason in reasons_of(cells, said_reasons(cells, answered)):
         why = Text.assemble((state, _COLOURS[state]), f": {reason}" if reason else "")
-        console.print(Text.assemble((names_of(names), "bold"), ": ", why), soft_wrap=not console.is_terminal)
+        _print_of(console, names, why)
     for outcome in ("fail", "undecided", "not judged"):
         _print_once(console, _gates(cells, outcome), _COLOURS.get(outcome, "bold red"))
 
@@ -115,8 +115,11 @@ def _print_claims(console: Console, claims: Sequence[ClaimRow]) -> None:
 def _print_once(console: Console, said: Iterable[tuple[str, str]], style: str = "") -> None:
     """Print remarks on runs, each text once with the names of its runs, of many the first."""
     for names, text in told_once(said):
-        remark = Text.assemble((names_of(names), "bold"), ": ", (text, style))
-        console.print(remark, soft_wrap=not console.is_terminal)
+        _print_of(console, names, Text(text, style))
+
+
+def _print_of(console: Console, names: Sequence[str], remark: Text) -> None:
+    console.print(Text.assemble((names_of(names), "bold"), ": ", remark), soft_wrap=not console.is_terminal)
 
 
 def _cold_starts(cells: Sequence[Cell]) -> Iterator[tuple[str, str]]:

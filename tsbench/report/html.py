@@ -62,13 +62,14 @@ def render(found: ResultSet, damaged: list[str]) -> str:
     cells = found.cells
     data = {cell.name: drawings.read(cell, damaged) for cell in cells}
     sides = sides_of(cells)
-    answered = answer_of(found)
+    judged = judged_sides(found, sides)
+    answered = answer_of(found, judged)
     context = {
         "answer": answered,
         "reasons": reasons_of(cells, said_reasons(cells, answered)),
         "names_of": names_of,
         "machine": machine(cells),
-        "head": head_of(judged_sides(found)),
+        "head": head_of(judged),
         "charts": [style.embed(figure, name=name, alt=alt) for figure, name, alt in head_plots.draw(sides, found.ends)],
         "title": found.name,
         "question": found.question,

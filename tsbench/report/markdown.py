@@ -37,12 +37,13 @@ def document(sets: Sequence[ResultSet]) -> str:
 
 
 def _section(found: ResultSet) -> str:
+    judged = judged_sides(found)
     parts = [f"### tsbench: {_code(found.name)}"]
     if found.question:
         parts.append(_code(found.question, most=1_000))
     parts.append(_table(("outcome", "condition", "runs", "measured"), _verdicts(found), right=0))
-    parts.append("\n".join(f"- {_code(sentence, most=1_000)}" for sentence in answer_of(found)))
-    parts.append(_sides(head_of(judged_sides(found))))
+    parts.append("\n".join(f"- {_code(sentence, most=1_000)}" for sentence in answer_of(found, judged)))
+    parts.append(_sides(head_of(judged)))
     parts.extend(_claims(found))
     parts.extend(_folded("All figures", _figures(found.cells)))
     parts.extend(_folded("Gates of every run", _gates(found.cells)))
