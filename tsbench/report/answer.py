@@ -156,7 +156,8 @@ def _evidence(finding: Finding) -> str:
     """Return the leaders' figures, those of the next and the last of the others, and the factors."""
     rule, by_test = finding.rule, finding.by_test
     shown = _range([middle(rule.key, side) for side in finding.leaders], rule)
-    least = "at least " if rule.is_rate and any(side.is_generators for side in finding.leaders) else ""
+    of_ops = rule.is_rate and rule not in LOADS  # a load's rate is not that of the generator of ops
+    least = "at least " if of_ops and any(side.is_generators for side in finding.leaders) else ""
     ends = finding.others[:: max(1, len(finding.others) - 1)]
     against = [f"{rule.text(middle(rule.key, s))} of {s.name}, {_times(finding.ahead[s.name], by_test)}" for s in ends]
     return f"{least}{rule.before}{shown}{rule.after} against {', to '.join(against)}"
