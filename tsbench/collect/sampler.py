@@ -62,7 +62,7 @@ class Collector(Protocol):
         """A message on data that could not be collected, with the reason; "" if all went well."""
 
     def start(self) -> None:
-        """Start sampling."""
+        """Start sampling in a thread or process of its own, and return at once."""
         ...
 
     def stop(self) -> Sequence[Mapping[str, float | str]]:

@@ -43,13 +43,13 @@ class Quiet:
         pass
 
     def phase(self, name: str, total: float | None = None) -> None:
-        """Show nothing."""
+        pass
 
     def advance(self, amount: float) -> None:
-        """Show nothing."""
+        pass
 
     def show(self, now: Callable[[], Now | None]) -> None:
-        """Show nothing."""
+        pass
 
 
 class Phases:

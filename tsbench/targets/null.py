@@ -83,7 +83,7 @@ class NullSession(Session):
         self._behaviour = behaviour
 
     def run(self, commands: Sequence[Command], *, timeout_s: float | None = None) -> None:
-        """Do nothing."""
+        pass
 
     def write(self, payload: Payload) -> int:
         """Sleep for the service time; if the stall begins in it, sleep until the stall is over."""
@@ -116,7 +116,7 @@ class NullSession(Session):
         return {}
 
     def close(self) -> None:
-        """Do nothing."""
+        pass
 
 
 def connect(of: Endpoint, *_: object, **__: object) -> NullSession:

@@ -58,7 +58,7 @@ def _claim(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
 
 
 class DuckdbSession(FileSession):
-    """One connection."""
+    """One connection to a DuckDB file, which all connections of the process share."""
 
     product, error = "DuckDB", duckdb.Error
     tables = (

@@ -74,7 +74,7 @@ class Influx2Schema(InfluxSchema):
 
 
 class Influx2Session(HttpSession):
-    """One connection."""
+    """One connection to InfluxDB 2.x, whose queries are in Flux."""
 
     panels = counters.METRICS_PANELS
     refused = staticmethod(http_api.refusal)

@@ -187,7 +187,7 @@ class MariadbServer(_Server):
 
 
 class MysqlServer(_Server):
-    """One MySQL."""
+    """One server of Oracle's MySQL."""
 
     log_name = "mysql.log"
     product = "MySQL"

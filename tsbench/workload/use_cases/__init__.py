@@ -1,4 +1,4 @@
-"""One module per use case (simulated world)."""
+"""The use cases (simulated worlds), by name."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 from tsbench.workload.use_cases.devops import CPU_ONLY, DEVOPS
 from tsbench.workload.use_cases.iot import IOT
-from tsbench.workload.use_cases.replication import REPLICATION
-from tsbench.workload.use_cases.sensordata import SENSORDATA
+from tsbench.workload.use_cases.published import REPLICATION, SENSORDATA, STOCKS
 from tsbench.workload.use_cases.sensors import SENSORS
-from tsbench.workload.use_cases.stocks import STOCKS
 
 if TYPE_CHECKING:
     from tsbench.workload.layout import UseCase
