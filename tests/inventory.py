@@ -2,7 +2,7 @@
 
 A change of structure must lose nothing. The command looks from outside, by the programs of the checkout's own
 environment and the files that they write, so that it lists another commit too:
-`python -m tests.inventory OUT --checkout DIR`. What differs from the code before it was put in order, and why, stands in inventory.md.
+`python -m tests.inventory OUT --checkout DIR`. inventory.md has the differences of the great tidying, with reasons.
 """
 
 from __future__ import annotations
