@@ -242,7 +242,7 @@ def run(path: Path) -> tuple[int, str, dict[str, Any]]:
 @pytest.mark.parametrize("processes", [1, 2])
 def test_users_that_are_added_and_taken_away_do_their_share(tmp_path: Path, processes: int) -> None:
     events = (change("3s", "users", 8), change("7s", "users", 2))
-    where = (CLOSED, f'wait = "50ms"\nprocesses = {processes}')
+    where = (CLOSED, f'wait = "100ms"\nprocesses = {processes}')
     code, said, summary = run(written(tmp_path, *events, target="sqlite", replaced=where))
     assert code == 0, said
     first, second = summary["events"]
@@ -252,6 +252,7 @@ def test_users_that_are_added_and_taken_away_do_their_share(tmp_path: Path, proc
     rates = [span["ops_per_s"] for span in (first["before"], first["after"], second["after"])]
     assert 3 < rates[1] / rates[0] < 5
     assert 3 < rates[1] / rates[2] < 5
+    assert rates[2] < 21  # two users with rests of 100 ms: the other six went at once
     assert summary["steadiness"] == {}
     assert "users = 8 at 3." in said
 

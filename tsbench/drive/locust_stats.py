@@ -148,8 +148,9 @@ def change_load(plan: RunPlan, start_ns: int, runner: Runner, is_over: Callable[
             return
         began_ns = ended_ns = event.at if event.rate is not None else epoch_ns() - start_ns
         if event.users is not None:
-            runner.start(event.users, float(event.users))
-            while runner.user_count != event.users and (ended_ns := epoch_ns() - start_ns) < end_ns and not is_over():
+            # All at once: this rate is that of users who go, too. A master returns when its workers have been told.
+            runner.start(event.users, float(max(event.users, runner.user_count)))
+            while (ended_ns := epoch_ns() - start_ns) < end_ns and runner.user_count != event.users and not is_over():
                 gevent.sleep(COUNT_S)
         done.append(Done(event.name, began_ns / NS_PER_S, ended_ns / NS_PER_S, changes_load=True))
         write_json(plan.directory / CHANGES, asdict(DoneEvents(tuple(done))))

@@ -82,6 +82,6 @@ if SPEC.drive.steps:
             return Coordinator.of(self.runner.environment).running_s
 
         def tick(self) -> tuple[int, float] | None:
-            """Return the number of users, and how many of them may start per second."""
+            """Return the number of users, and how many of them may start, or go, per second: all."""
             users = users_at(SPEC.drive.steps, self.get_run_time()) or SPEC.drive.steps[-1].users
-            return users, float(max(10, users))
+            return users, float(max(users, self.get_current_user_count(), 10))
