@@ -1,7 +1,7 @@
 # make quickstart   sets everything up in .venv and runs scenarios/quickstart.toml
 # make test         sets everything up and runs the tests but for the slow ones; make test ARGS=--slow runs them, too, and so does
 #                   a required server: make test ARGS='--require postgres -k sqlite'
-#                   (--hypothesis-profile=thorough tries properties with ten times as many examples, as CI does)
+#                   (--hypothesis-profile=thorough tries properties with three times as many examples, as CI does)
 # make bench        prints ratios against peers and ceilings (TSBS_BIN=DIR with the peer's programs adds theirs)
 # make lint         ruff and mypy
 # make manipulations  changes data stored on real servers, in every layout, and prints which changes the checks find and locate

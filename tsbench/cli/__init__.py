@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def start() -> int:
     """Run the command line and return its exit code; Ctrl-C while anything is imported is no traceback either."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts as many; nothing here needs them, nor do children
     try:
         from tsbench.cli.main import main  # noqa: PLC0415 - it takes 0.3 s
 

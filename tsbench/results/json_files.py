@@ -62,7 +62,7 @@ Named = Annotated[dict[str, V], BeforeValidator(_few)]
 Several = Annotated[tuple[V, ...], BeforeValidator(_few)]
 """Values in a row, no more than reports can show."""
 
-STRICT = ConfigDict(extra="forbid")
+STRICT = ConfigDict(extra="forbid", defer_build=True)  # when it is first used; most processes use few of them
 
 
 class Part(BaseModel):

@@ -54,7 +54,8 @@ class Part(BaseModel):
     `true` is no number, `"4"` no whole number and `"yes"` no boolean; a whole number will do where a number is wanted.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    # Each table is built as a part of the whole scenario anyway; alone as well would take every process 0.1 s.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, defer_build=True)
 
     @field_validator("*", mode="after")
     @classmethod

@@ -106,7 +106,7 @@ ANY = st.recursive(
 )
 
 
-@given(st.sampled_from([*messages._SHAPES]) | ANY, ANY)
+@given(st.sampled_from([*messages.shapes()]) | ANY, ANY)
 def test_whatever_comes_has_the_shape_of_its_kind_or_is_a_value_error(kind: Any, data: Any) -> None:
     with suppress(ValueError):
         messages.check(kind, data)

@@ -103,6 +103,7 @@ class _Server(_Secured, locust_internals.RpcServer):
         self._warned: dict[str, float] = {}
         self.refused: dict[str, str] = {}
         """The workers that are not heard any more, and why."""
+        messages.shapes()  # or the first message of a worker would wait for them
         try:
             super().__init__(host, port)
         except RPCError as error:  # Locust compares the error's text, which newer versions of ZeroMQ have extended

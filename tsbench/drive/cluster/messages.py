@@ -6,9 +6,10 @@ error in one of Locust's would end the master.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, FailFast, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
 from tsbench.clock import epoch_ns
 from tsbench.results.limits import LARGEST, LAST_S, LIMITS
@@ -44,27 +45,31 @@ _Users = Annotated[dict[_Name, _Count], Field(max_length=LIMITS.entries)]
 _Numbers = Annotated[dict[_Number, _Number], Field(max_length=LIMITS.entries)]
 
 
-class _Pong(BaseModel):
+class _Shape(BaseModel):
+    model_config = ConfigDict(defer_build=True)
+
+
+class _Pong(_Shape):
     time_ns: Annotated[int, Field(strict=True, ge=0, le=LAST_S * NS_PER_S)]
 
 
-class _Ready(BaseModel):
+class _Ready(_Shape):
     error: _Text
     machine: _Name
     pid: Annotated[int, Field(strict=True, gt=0, lt=2**31)]
 
 
-class _Rate(BaseModel):
+class _Rate(_Shape):
     counts: Annotated[list[tuple[_Second, _Count]], Field(max_length=UPDATES), FailFast()]
     through_s: _Second
 
 
-class _Piece(BaseModel):
+class _Piece(_Shape):
     name: _Name
     data: Annotated[bytes, Field(strict=True)]
 
 
-class _Counts(BaseModel):
+class _Counts(_Shape):
     done: _Count = 0
     failed: _Count = 0
     unknown: _Count = 0
@@ -73,7 +78,7 @@ class _Counts(BaseModel):
     causes: Annotated[dict[_Key, _Count], Field(max_length=LIMITS.causes)] = {}
 
 
-class _Update(BaseModel):
+class _Update(_Shape):
     test: _Text
     process: _Name
     histograms: Annotated[
@@ -83,18 +88,18 @@ class _Update(BaseModel):
     cpu: Annotated[list[tuple[_Second, _Count, _Count]], Field(max_length=UPDATES), FailFast()]
 
 
-class _Heartbeat(BaseModel):
+class _Heartbeat(_Shape):
     state: _Name
     current_cpu_usage: _Number
     current_memory_usage: _Number = 0
 
 
-class _Spawned(BaseModel):
+class _Spawned(_Shape):
     user_classes_count: _Users
     user_count: _Count = 0
 
 
-class _Entry(BaseModel):
+class _Entry(_Shape):
     name: _Text
     method: _Text | None  # of all ops together; the oldest Locust sends none
     last_request_timestamp: _Number | None
@@ -111,7 +116,7 @@ class _Entry(BaseModel):
     num_fail_per_sec: _Numbers
 
 
-class _Error(BaseModel):
+class _Error(_Shape):
     method: _Text
     name: _Text
     error: _Text
@@ -127,34 +132,42 @@ class _Report(_Spawned):
     tsbench: _Update | None = None
 
 
-class _Exception(BaseModel):
+class _Exception(_Shape):
     msg: _Text
     traceback: _Text
 
 
-class _Version(BaseModel):
+class _Version(_Shape):
     version: _Name
 
 
-class _Logs(BaseModel):
+class _Logs(_Shape):
     worker_id: _Name
     logs: Annotated[list[_Text], Field(max_length=LIMITS.entries)]
 
 
-_SHAPES: dict[str, TypeAdapter[Any]] = {
-    PONG: TypeAdapter(_Pong),
-    READY: TypeAdapter(_Ready),
-    RATE: TypeAdapter(_Rate),
-    FILE: TypeAdapter(_Piece),
-    "client_ready": TypeAdapter(_Name | Annotated[int, Field(strict=True)]),
-    "exception": TypeAdapter(_Exception),
-    "heartbeat": TypeAdapter(_Heartbeat),
-    "locustfile": TypeAdapter(_Version),
-    "logs": TypeAdapter(_Logs),
-    "spawning_complete": TypeAdapter(_Spawned),
-    "stats": TypeAdapter(_Report),
-}
-"""The shapes by kind; messages of other kinds have no content that is read, or belong to a user's locustfile."""
+@cache
+def shapes() -> dict[str, TypeAdapter[Any]]:
+    """Return the shapes by kind; messages of other kinds have no content that is read, or are those of a locustfile.
+
+    The first call takes 0.1 s, which a process without workers need not spend.
+    """
+    found: dict[str, TypeAdapter[Any]] = {
+        PONG: TypeAdapter(_Pong),
+        READY: TypeAdapter(_Ready),
+        RATE: TypeAdapter(_Rate),
+        FILE: TypeAdapter(_Piece),
+        "client_ready": TypeAdapter(_Name | Annotated[int, Field(strict=True)]),
+        "exception": TypeAdapter(_Exception),
+        "heartbeat": TypeAdapter(_Heartbeat),
+        "locustfile": TypeAdapter(_Version),
+        "logs": TypeAdapter(_Logs),
+        "spawning_complete": TypeAdapter(_Spawned),
+        "stats": TypeAdapter(_Report),
+    }
+    for shape in found.values():
+        shape.rebuild()
+    return found
 
 
 def check(kind: object, data: object) -> None:
@@ -162,8 +175,8 @@ def check(kind: object, data: object) -> None:
     if not isinstance(kind, str):
         raise ValueError("its kind is no text")  # noqa: TRY004 - a value of somebody else
     try:
-        if kind in _SHAPES:
-            _SHAPES[kind].validate_python(data)
+        if kind in shapes():
+            shapes()[kind].validate_python(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(map(str, (kind, *first["loc"])))
