@@ -18,7 +18,8 @@ def test_a_worker_on_the_same_file_system_writes_into_the_run_directory(tmp_path
     assert files.place_for(leader, token) == (leader, False)
 
 
-def test_a_worker_that_sees_another_directory_of_that_name_writes_elsewhere_and_sends(tmp_path):
+def test_a_worker_that_sees_another_directory_of_that_name_writes_elsewhere_and_sends(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     leader = run_directory(tmp_path / "run")
     files.mark(leader)
     place, sends = files.place_for(leader, "another token")

@@ -149,14 +149,14 @@ class Browser:
         path.write_bytes(base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"]))
 
     def close(self) -> None:
-        """End the browser."""
-        self._socket.close()
-        self._child.terminate()
+        """End the browser, which then removes its directory of sockets."""
+        self._socket.send(json.dumps({"id": 0, "method": "Browser.close"}))
         try:
             self._child.wait(60)
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()
+        self._socket.close()
 
 
 def wait_until(condition: Any, what: str, timeout_s: float = PATIENCE_S) -> Any:
