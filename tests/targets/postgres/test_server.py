@@ -49,6 +49,23 @@ def test_it_is_durable_by_default_and_takes_settings(server: PostgresServer) -> 
     assert "ready to accept connections" in (server.log() or "").read_text()  # type: ignore[union-attr]
 
 
+def shared_memory() -> set[str]:
+    """The shared memory of the users that are ours, by the kernel's names and ids."""
+    kept = Path("/proc/sysvipc/shm").read_text(encoding="ascii").splitlines()[1:]
+    return {*(line.split()[1] for line in kept), *(path.name for path in Path("/dev/shm").glob("PostgreSQL.*"))}
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no shared memory of POSIX's here")
+def test_a_killed_server_leaves_no_shared_memory(server: PostgresServer) -> None:
+    maps = Path(f"/proc/{server.pids()[0]}/maps").read_text(encoding="utf-8")
+    own = {name for name in shared_memory() if f"/dev/shm/{name}" in maps or f" {name} " in maps}
+    assert len(own) >= 2, "one of each kind"
+    server.kill()
+    assert not own & shared_memory()
+    server.start()
+    assert ask(server, "SELECT 1") == 1
+
+
 def test_nobody_logs_in_without_the_password(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PGPASSWORD", raising=False)
     with pytest.raises(psycopg.OperationalError, match="password"):

@@ -5,16 +5,18 @@ The embedded server, TimescaleDB and FerretDB run it.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tsbench.servers import unprivileged
 from tsbench.servers.process import ServerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
 ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C"}
 SETTINGS: Mapping[str, str] = {
@@ -36,10 +38,40 @@ SETTINGS: Mapping[str, str] = {
 """Settings of every local server, so that databases on it can be compared."""
 
 
+_REMOVE = 0
+"""IPC_RMID of shmctl(2)."""
+
+
+class _Process(ServerProcess):
+    """PostgreSQL removes its shared memory when it ends, but not when it is killed: some MB stayed for each kill."""
+
+    def kill(self) -> None:
+        shared = [*self._shared()]
+        super().kill()
+        for segment in shared:
+            if isinstance(segment, Path):
+                segment.unlink(missing_ok=True)
+            else:
+                ctypes.CDLL(None).shmctl(segment, _REMOVE, None)
+
+    def _shared(self) -> Iterator[Path | int]:
+        """Yield the files of POSIX's and the ids of System V's shared memory, which the kernel lists with the rest."""
+        found: set[Path | int] = set()
+        for pid in self.pids():
+            with suppress(OSError):
+                for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():
+                    *_, inode, name = [*line.split(maxsplit=5), ""][:6]
+                    if name.startswith("/dev/shm/PostgreSQL."):  # noqa: S108 - the kernel says so
+                        found.add(Path(name.removesuffix(" (deleted)")))
+                    elif name.startswith("/SYSV"):
+                        found.add(int(inode))
+        yield from found
+
+
 def server_process(binaries: Path, data: str, settings: Mapping[str, str], *, log: Path, place: Path) -> ServerProcess:
     """Return the process that serves the directory `data`. It runs in `place`, where relative names begin."""
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-    return ServerProcess(
+    return _Process(
         [str(binaries / "postgres"), "-D", data, *options],
         log=log,
         directory=place,
