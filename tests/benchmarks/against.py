@@ -183,6 +183,36 @@ class CpuWork:
         return LOCUSTFILE.format(target=self.target, use_case=self.use_case, think_s=self.think_s, in_a_task=in_a_task)
 
 
+@dataclass(frozen=True)
+class CommandWork:
+    """A command of `tsbench`, compared by how often a minute of CPU does it; `SET` stands for a result set."""
+
+    words: tuple[str, ...]
+    unit: str = "a CPU minute"
+
+    def rates(self, checkouts: tuple[Path, Path], pairs: int, directory: Path) -> list[tuple[float, float]]:
+        sides = [[str(checkout / ".venv/bin/tsbench"), *self.words] for checkout in checkouts]
+        if "SET" in self.words:
+            sides = [[word.replace("SET", self._result_set(side[0], directory)) for word in side] for side in sides]
+        theirs, ours = sides
+        return [(self._rate(theirs), self._rate(ours)) for _ in range(pairs)]
+
+    def _result_set(self, tsbench: str, directory: Path) -> str:
+        place = Path(tempfile.mkdtemp(dir=directory))
+        (place / "s.toml").write_text(SCENARIO.format(**{key: getattr(WORKERS, key) for key in SCENARIO_KEYS}))
+        run([tsbench, "run", str(place / "s.toml"), "--out", str(place / "results")])
+        (found,) = (place / "results").glob("*")
+        return str(found)
+
+    def _rate(self, command: list[str]) -> float:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode not in {0, 1}:
+            sys.exit(f"{' '.join(command)} failed")
+        return 60 / (used.ru_utime + used.ru_stime)
+
+
 class Client:
     """A Locust of one checkout, whose turns are counted: its ops, and the CPU time of its event loop's thread."""
 
@@ -251,6 +281,8 @@ WORKS: dict[str, Compared] = {
     "load": Work("points/s", window="12h", target="postgres", is_load=True),
     "http": Work("requests/s", users=50, target="influxdb1", use_case="sensors", is_served=True),
     "ceiling": Work("ops/s", target="null"),
+    "start": CommandWork(("list", "targets")),
+    "report": CommandWork(("report", "SET")),
     "workers": WORKERS,
     "http-cpu": CpuWork("influxdb1", "sensors"),
     "http-cpu-think": CpuWork("influxdb1", "sensors", THINK_S),
