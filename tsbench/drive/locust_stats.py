@@ -148,7 +148,7 @@ def change_load(plan: RunPlan, start_ns: int, runner: Runner, is_over: Callable[
             return
         began_ns = ended_ns = event.at if event.rate is not None else epoch_ns() - start_ns
         if event.users is not None:
-            # All at once: this rate is that of users who go, too. A master returns when its workers have been told.
+            # All at once: this rate is that of users who go, too. A master returns when all workers have its message.
             runner.start(event.users, float(max(event.users, runner.user_count)))
             while (ended_ns := epoch_ns() - start_ns) < end_ns and runner.user_count != event.users and not is_over():
                 gevent.sleep(COUNT_S)
