@@ -128,6 +128,11 @@ class Work:
         theirs, ours = checkouts
         return [(self.rate(theirs, directory), self.rate(ours, directory)) for _ in range(pairs)]
 
+    @property
+    def scenario(self) -> str:
+        """The scenario file's text."""
+        return SCENARIO.format(**{key: getattr(self, key) for key in SCENARIO_KEYS})
+
     def rate(self, checkout: Path, directory: Path) -> float:
         """Do the work with a checkout's command and return its rate."""
         tsbench = str(checkout / ".venv" / "bin" / "tsbench")
@@ -136,7 +141,7 @@ class Work:
             run([tsbench, "generate", "--scale", "400", "--out", os.devnull])
             return LINES / (time.perf_counter() - began_s)
         scenario = directory / "scenario.toml"
-        scenario.write_text(SCENARIO.format(**{key: getattr(self, key) for key in SCENARIO_KEYS}))
+        scenario.write_text(self.scenario)
         results = directory / f"results-{time.monotonic_ns()}"
         with serving(directory) if self.is_served else nullcontext(("", directory)) as (endpoint, _):
             place = ["--endpoint", endpoint] if endpoint else []
@@ -199,7 +204,7 @@ class CommandWork:
 
     def _result_set(self, tsbench: str, directory: Path) -> str:
         place = Path(tempfile.mkdtemp(dir=directory))
-        (place / "s.toml").write_text(SCENARIO.format(**{key: getattr(WORKERS, key) for key in SCENARIO_KEYS}))
+        (place / "s.toml").write_text(WORKERS.scenario)
         run([tsbench, "run", str(place / "s.toml"), "--out", str(place / "results")])
         (found,) = (place / "results").glob("*")
         return str(found)

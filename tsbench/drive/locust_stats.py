@@ -134,6 +134,11 @@ class UserCounts:
         return max(seen), min(seen), sum(number * times for number, times in seen.items()) / seen.total()
 
 
+def at_once(users: int, runner: Runner) -> float:
+    """Return the spawn rate at which all users start or stop at once: Locust applies it in both directions."""
+    return float(max(users, runner.user_count))
+
+
 def change_load(plan: RunPlan, start_ns: int, runner: Runner, is_over: Callable[[], bool]) -> None:
     """Change the number of users as the run's events say, and note when; rates change by the schedule itself.
 
@@ -148,8 +153,7 @@ def change_load(plan: RunPlan, start_ns: int, runner: Runner, is_over: Callable[
             return
         began_ns = ended_ns = event.at if event.rate is not None else epoch_ns() - start_ns
         if event.users is not None:
-            # All at once: this rate is that of users who go, too. A master returns when all workers have its message.
-            runner.start(event.users, float(max(event.users, runner.user_count)))
+            runner.start(event.users, at_once(event.users, runner))  # a master's returns when all workers know
             while (ended_ns := epoch_ns() - start_ns) < end_ns and runner.user_count != event.users and not is_over():
                 gevent.sleep(COUNT_S)
         done.append(Done(event.name, began_ns / NS_PER_S, ended_ns / NS_PER_S, changes_load=True))

@@ -12,6 +12,7 @@ from locust.runners import MasterRunner
 
 from tsbench.drive.cluster import encryption, forked_workers
 from tsbench.drive.coordinator import Coordinator
+from tsbench.drive.locust_stats import at_once
 from tsbench.drive.run_plan import RunPlan
 from tsbench.drive.user import TimeSeriesUser, expect_standalone
 from tsbench.scenario.spec import RunSpec
@@ -82,6 +83,7 @@ if SPEC.drive.steps:
             return Coordinator.of(self.runner.environment).running_s
 
         def tick(self) -> tuple[int, float] | None:
-            """Return the number of users, and how many of them may start, or go, per second: all."""
+            """Return the number of users, and how many of them may start or go per second."""
+            assert self.runner is not None  # noqa: S101 - Locust sets it before it asks
             users = users_at(SPEC.drive.steps, self.get_run_time()) or SPEC.drive.steps[-1].users
-            return users, float(max(users, self.get_current_user_count(), 10))
+            return users, at_once(users, self.runner)

@@ -30,8 +30,7 @@ _OUTER_LIMIT_S = 7 * 86_400.0
 
 def program(module: str) -> list[str]:
     """Return the command that calls `main` of a module of ours."""
-    one_thread = "os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')"  # numpy starts as many; none is needed here
-    start = f"import os, sys; {one_thread}; from {module} import main; sys.exit(main())"
+    start = f"import sys; from {module} import main; sys.exit(main())"
     return [sys.executable, "-c", start]  # with `-m` its classes would be those of a module named `__main__`
 
 

@@ -31,7 +31,7 @@ class Draw(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A constant."""
+    """The same value for all rows and columns."""
 
     value: float
 

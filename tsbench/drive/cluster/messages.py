@@ -175,8 +175,8 @@ def check(kind: object, data: object) -> None:
     if not isinstance(kind, str):
         raise ValueError("its kind is no text")  # noqa: TRY004 - a value of somebody else
     try:
-        if kind in shapes():
-            shapes()[kind].validate_python(data)
+        if (shape := shapes().get(kind)) is not None:
+            shape.validate_python(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(map(str, (kind, *first["loc"])))

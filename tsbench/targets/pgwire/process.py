@@ -16,7 +16,7 @@ from tsbench.servers import unprivileged
 from tsbench.servers.process import ServerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C"}
 SETTINGS: Mapping[str, str] = {
@@ -46,7 +46,7 @@ class _Process(ServerProcess):
     """PostgreSQL removes its shared memory when it ends, but not when it is killed: some MB stayed for each kill."""
 
     def kill(self) -> None:
-        shared = [*self._shared()]
+        shared = self._shared()
         super().kill()
         for segment in shared:
             if isinstance(segment, Path):
@@ -54,8 +54,8 @@ class _Process(ServerProcess):
             else:
                 ctypes.CDLL(None).shmctl(segment, _REMOVE, None)
 
-    def _shared(self) -> Iterator[Path | int]:
-        """Yield the files of POSIX's and the ids of System V's shared memory, which the kernel lists with the rest."""
+    def _shared(self) -> set[Path | int]:
+        """Return the files of POSIX's and the ids of System V's shared memory, which the kernel lists with the rest."""
         found: set[Path | int] = set()
         for pid in self.pids():
             with suppress(OSError):
@@ -65,7 +65,7 @@ class _Process(ServerProcess):
                         found.add(Path(name.removesuffix(" (deleted)")))
                     elif name.startswith("/SYSV"):
                         found.add(int(inode))
-        yield from found
+        return found
 
 
 def server_process(binaries: Path, data: str, settings: Mapping[str, str], *, log: Path, place: Path) -> ServerProcess:

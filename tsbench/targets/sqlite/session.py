@@ -69,7 +69,7 @@ def _wait_for_locks(connection: sqlite3.Connection, timeout_s: float) -> None:
 
 
 class SqliteSession(FileSession):
-    """One connection.
+    """One connection to a database file, with a time limit for locks of other connections.
 
     SQLite's driver does not yield to gevent, so it is called from a pool of threads: connections may change threads,
     but two threads never use one at once.
