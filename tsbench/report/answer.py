@@ -147,20 +147,29 @@ def _economy(findings: Sequence[Finding]) -> str:
 
 
 def _verb(finding: Finding) -> str:
-    words = finding.rule.two if len(finding.leaders + finding.others) == 2 else finding.rule.many
+    is_comparative = bool(finding.between) or len(finding.leaders + finding.others) == 2
+    words = finding.rule.two if is_comparative else finding.rule.many
     verb, _, rest = words.partition(" ")
     return f"{verb.removesuffix('s')} {rest}" if len(finding.leaders) > 1 and verb.endswith("s") else words
 
 
 def _evidence(finding: Finding) -> str:
-    """Return the leaders' figures, those of the next and the last of the others, and the factors."""
+    """Return the leaders' figures, those of the next and the last of the others, the factors, and who may be either."""
     rule, by_test = finding.rule, finding.by_test
     shown = _range([middle(rule.key, side) for side in finding.leaders], rule)
     of_ops = rule.is_rate and rule not in LOADS  # a load's rate is not that of the generator of ops
     least = "at least " if of_ops and any(side.is_generators for side in finding.leaders) else ""
     ends = finding.others[:: max(1, len(finding.others) - 1)]
     against = [f"{rule.text(middle(rule.key, s))} of {s.name}, {_times(finding.ahead[s.name], by_test)}" for s in ends]
-    return f"{least}{rule.before}{shown}{rule.after} against {', to '.join(against)}"
+    unplaced = f"; {_unplaced(finding)}" if finding.between else ""
+    return f"{least}{rule.before}{shown}{rule.after} against {', to '.join(against)}{unplaced}"
+
+
+def _unplaced(finding: Finding) -> str:
+    """Return the sides that may be as good as the leaders or as bad as the others, with their figures."""
+    sides, rule = finding.between, finding.rule
+    shown = _range([middle(rule.key, side) for side in sides], rule)
+    return f"{names_of(side.name for side in sides)} with {shown} {'is' if len(sides) == 1 else 'are'} not told apart"
 
 
 def _range(found: Sequence[Interval], rule: Rule) -> str:

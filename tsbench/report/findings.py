@@ -129,12 +129,13 @@ LOADS: tuple[Rule, ...] = (
 class Finding:
     """The sides that lead in a figure, between which no difference was found, and the others, each from the best on.
 
-    Each leader differs from the first of the others. A side that differs neither from that nor from the best is in
-    neither. `ahead` has by how much the leaders are better than each of the others, by its name.
+    Each leader differs from the first of the others, and each side of `between` neither from that nor from the best.
+    `ahead` has by how much the leaders are better than each of the others, by its name.
     """
 
     rule: Rule
     leaders: tuple[Side, ...]
+    between: tuple[Side, ...]
     others: tuple[Side, ...]
     ahead: Mapping[str, Interval]
     by_test: bool
@@ -237,13 +238,15 @@ def _found(chosen: Sequence[tuple[Rule, list[Side]]]) -> list[Finding]:
                 verdicts[f"{rule.key} {number}"] == "better" if test is not None else _apart(rule, best, side)
             ) or bool(others)  # whoever is behind one that is behind
             (others if is_worse else leaders).append(side)
-        leaders = [best, *(side for side in leaders[1:] if not others or _differs(rule, side, others[0]))]
+        between = [side for side in leaders[1:] if others and not _differs(rule, side, others[0])]
+        leaders = [side for side in leaders if side not in between]
         for side in others:
             test = tests.get(f"{rule.key} {rest.index(side)}")
             factor = _factor(rule, leaders[-1], side)
             alone = test is not None and len(leaders) == 1
             ahead[side.name] = test.ratio if test and alone else Interval(factor, factor, factor)
-        found.append(Finding(rule, tuple(leaders), tuple(others), ahead, any(test is not None for test in tested)))
+        by_test = any(test is not None for test in tested)
+        found.append(Finding(rule, tuple(leaders), tuple(between), tuple(others), ahead, by_test))
     return found
 
 
