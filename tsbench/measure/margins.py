@@ -140,7 +140,7 @@ class Batches:
 
     @property
     def length_s(self) -> int:
-        """Length of a stretch."""
+        """Length of each stretch of the measured window, in seconds."""
         return max(1, -(-self.window_s // MOST_BATCHES))
 
     @property

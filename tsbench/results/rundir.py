@@ -246,7 +246,7 @@ def dated(name: str) -> str:
 
 
 def undated(results: Path) -> str:
-    """Return what `dated` made the name of a result set's directory from."""
+    """Return the name of a result set's directory without its date and time."""
     return results.name[_STAMPED:]
 
 
