@@ -32,10 +32,11 @@ def side_of(cell: dict[str, Any]) -> Side:
     told = {key: cell.pop(key) for key in ("name", "at", "reason", "limited_by", "failed", "gated") if key in cell}
     validity = cell.pop("validity", "valid")
     stands = cell.pop("stands", validity == "valid")
-    kinds = frozenset(cell.pop("kinds", ()))
+    kinds, disturbed = frozenset(cell.pop("kinds", ())), tuple(cell.pop("disturbed", ()))
     figures = {key: tuple(map(interval, value if isinstance(value, list) else [value])) for key, value in cell.items()}
     rounds = tuple(range(1, 1 + max(map(len, figures.values()), default=1)))
-    return Side(**told, figures=figures, validity=validity, stands=stands, rounds=rounds, kinds=kinds)
+    also: dict[str, Any] = {"rounds": rounds, "kinds": kinds, "disturbed": disturbed}
+    return Side(**told, figures=figures, validity=validity, stands=stands, **also)
 
 
 def sides_in(one: dict[str, Any]) -> Sides:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.results.made import load, measured, op_figures, size
+from tests.results.made import limit, load, measured, op_figures, size
 from tsbench.cli.main import main
 from tsbench.errors import UserMistake
 from tsbench.measure.statistics import Interval
@@ -37,7 +37,8 @@ def make_run(results: Path, cell: str, p99_ms: float, rate: float = 1_000.0, **c
     name, _, number = cell.partition("-round=")
     state = changes.get("validity", "valid")
     run.write_json("spec.json", {"id": cell, "scenario": "s", "target": {"name": name}})
-    Manifest(world_version=changes.get("world", 2), server={"version": "X 1"}).write(run)
+    of_this_run = {"port": f"4{len(cell)}{int(rate)}", "data_directory": f"/r/s/{cell}.partial/server/data"}
+    Manifest(world_version=changes.get("world", 2), server={"version": "X 1", **of_this_run}).write(run)
     Summary(
         cell=cell,
         scenario="s",
@@ -46,6 +47,7 @@ def make_run(results: Path, cell: str, p99_ms: float, rate: float = 1_000.0, **c
         loop=changes.get("loop", "closed"),
         validity=Validity(state, "" if state == "valid" else "an answer is wrong"),
         measured=measured(op, **{"write-10": op}),
+        limit=limit(disturbed=changes.get("disturbed", "")),
         load=load(rate * 50),
         size=size(96.5),
     ).write(run)
@@ -80,7 +82,7 @@ def test_a_slower_cell_is_worse_and_an_equal_one_is_not_though_the_machine_drift
     assert found["b"].is_worse
     assert not found["c"].is_worse
     text = "\n".join(lines(found["b"]))
-    assert "differs: scenario.target.name: a | b" in text
+    assert [line for line in text.splitlines() if "differs" in line] == ["differs: scenario.target.name: a | b"]
     assert "write:p99" in text
     assert "corrected for 4 figures at once (Benjamini-Hochberg)" in text
     assert "would have been)" in "\n".join(lines(found["c"]))
@@ -116,6 +118,23 @@ def test_single_runs_are_too_few(tmp_path: Path) -> None:
     text = "\n".join(lines(compare(base, other)))
     assert "too few runs (1, and at least 5 are needed)" in text
     assert "run with --repeat" in text
+
+
+def test_it_is_said_that_something_else_used_the_machine(tmp_path: Path) -> None:
+    place = make_set(tmp_path / "set", {"a": 10, "b": 13}, rounds=3)
+    for cell, cores, endpoint in (
+        ("a-round=1", 0.9, None),
+        ("b-round=1", 1.7, None),
+        ("b-round=2", 0.3, None),
+        ("a-round=3", 1.9, "http://me@db.example/x"),  # which may be the server
+    ):
+        shutil.rmtree(place / cell)
+        run = make_run(place, cell, 10, disturbed=f"other processes used {cores} of 2 cores")
+        spec = json.loads((run / "spec.json").read_text())
+        (run / "spec.json").write_text(json.dumps({**spec, "target": {**spec["target"], "endpoint": endpoint}}))
+    ((base, new),) = pairs(place / "a", place / "b")
+    (said,) = [note for note in compare(base, new).notes if "cores" in note]
+    assert said.startswith("other processes used 0.3 to 1.7 of 2 cores while base and new were measured: measure again")
 
 
 def test_runs_that_are_not_valid_or_not_whole_are_left_out_and_named(tmp_path: Path) -> None:
@@ -239,7 +258,7 @@ def test_a_link_in_a_set_leads_nowhere(tmp_path: Path, capsys: pytest.CaptureFix
     assert "(2 runs)" in command(capsys, place / "a", place / "b")[1]
 
 
-def limit(run: Path) -> None:
+def limited(run: Path) -> None:
     """Make the load generator the limit of a run."""
     content = json.loads((run / "summary.json").read_text())
     check = {"state": "inconclusive", "reason": "it was", "counts": {}}
@@ -250,7 +269,7 @@ def limit(run: Path) -> None:
 def test_rates_that_are_the_load_generators_are_not_compared(tmp_path: Path) -> None:
     place = make_set(tmp_path / "set", {"a": 10, "b": 10}, rounds=8)
     for number in range(1, 9):
-        limit(place / f"b-round={number}")
+        limited(place / f"b-round={number}")
     found = compare(*pairs(place / "a", place / "b")[0])
     assert [one.figure for one in found.findings] == ["write:p99", "load:points/s", "bytes/point"]
     assert "write:points/s is not compared: the load generator was the limit of 8 of 16 runs" in found.notes
@@ -258,7 +277,7 @@ def test_rates_that_are_the_load_generators_are_not_compared(tmp_path: Path) -> 
 
 def test_a_run_that_the_load_generator_limited_is_left_out_while_others_are_valid(tmp_path: Path) -> None:
     place = make_set(tmp_path / "set", {"a": 10, "b": 10}, rounds=8)
-    limit(place / "b-round=3")
+    limited(place / "b-round=3")
     found = compare(*pairs(place / "a", place / "b")[0])
     assert {one.test.runs for one in found.findings} == {(7, 7)}
     assert "left out: b-round=3 is inconclusive: it was" in found.notes

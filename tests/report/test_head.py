@@ -260,12 +260,25 @@ def test_every_key_that_a_scenario_writes_with_a_unit_is_printed_with_one():
     ]
 
 
-def test_what_differs_in_percentages_only_is_said_once_with_the_range():
-    said = [("a", "5% later (at most 2%)"), ("b-1", "31% later (at most 2%)"), ("b-2", "late"), ("c", "late, like x-1")]
+def test_what_differs_in_percentages_or_cores_only_is_said_once_with_the_range():
+    said = [
+        ("a", "5% later (at most 2%)"),
+        ("b-1", "31% later (at most 2%)"),
+        ("b-2", "late"),
+        ("c", "late, like x-1"),
+        ("a", "used 10 of 16 cores"),
+        ("c", "used 9.5 of 16 cores"),
+        ("c", "used 9.5 of 8 cores"),
+        ("a", "took 7 % (steal)"),
+        ("c", "took 12 % (steal)"),
+    ]
     assert told_once(said) == [
         (["a", "b-1"], "5% to 31% later (at most 2%)"),
         (["b-2"], "late"),
         (["c"], "late, like x-1"),
+        (["a", "c"], "used 9.5 to 10 of 16 cores"),
+        (["c"], "used 9.5 of 8 cores"),
+        (["a", "c"], "took 7 % to 12 % (steal)"),
     ]
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from tsbench.measure.bottleneck import CLIENT
+from tsbench.measure.bottleneck import CLIENT, QUIET
 from tsbench.report.findings import ECONOMY, LOADS, MOST_NAMES, RULES, compare, joined, middle, names_of, told_once
 from tsbench.report.sides import ends_of, sides_of
 from tsbench.text import shortened
@@ -361,6 +361,14 @@ def _not_counted(sides: Sequence[Side], found: Sides) -> str:
     return f"{names_of(_where(side, found) for side in out)} do not count: {joined(said)}"
 
 
+def _busy_machine(sides: Sequence[Side]) -> list[str]:
+    """Return that figures are those of a machine with other work, where it had any."""
+    found = told_once((side.name, text) for side in sides for text in side.disturbed)
+    all_names = {side.name for side in sides}
+    causes = [text if {*names} == all_names else f"{text} beside {names_of(names)}" for names, text in found]
+    return [f"what a quiet machine shows, for {joined(causes)} ({QUIET})"] if causes else []
+
+
 def _unshown(
     findings: Sequence[Finding], here: Sequence[Side], sides: Sequence[Side], unshown: list[str], repeat: str
 ) -> str:
@@ -370,6 +378,7 @@ def _unshown(
     if len(here) == 1:
         other = "no other run counts" if len({side.name for side in sides}) > 1 else "there is nothing to compare with"
         unshown.append(f"whether that is much, for {other}{'' if other.startswith('no') else ' (a second target)'}")
+    unshown += _busy_machine(here)
     if few:
         there = f"there {'is one run' if runs == 1 else f'are {runs} runs'}{' of each' if len(here) > 1 else ''}"
         tied = findings and all(not one.others for one in findings) and len(here) > 1

@@ -30,13 +30,31 @@ ROUNDED_S = 0.001
 """By how much a sample's second may be off: times are rounded to 1 ms."""
 
 
-class Asked(Part):
-    """What a run's specification says of its load, for runs that ended before they had a summary."""
+class AskedLoad(Part):
+    """What a run's specification says of its load."""
 
     model_config = ConfigDict(extra="ignore")
 
     loop: Literal["open", "closed"] | None = None
     users: Count | None = None
+
+
+class AskedTarget(Part):
+    """What a run's specification says of its server."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    endpoint: str | None = None
+    """Of a server that tsbench did not start."""
+
+
+class Asked(Part):
+    """What a run's specification says, also of one that ended before it had a summary."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    drive: AskedLoad = AskedLoad()
+    target: AskedTarget = AskedTarget()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +81,7 @@ class Cell:
     @property
     def loop(self) -> str | None:
         """Loop of the run: `open` or `closed`; None if neither summary nor spec has it."""
-        return self.summary.loop or self.asked.loop
+        return self.summary.loop or self.asked.drive.loop
 
     @property
     def time(self) -> Literal["response", "service"]:
@@ -111,6 +129,15 @@ class Cell:
     def limited_by(self) -> str:
         """The limiting factor of the run; `unknown` if the run ended before it was determined."""
         return self.summary.limited_by or "unknown"
+
+    @property
+    def disturbed(self) -> str:
+        """What else used this machine while the run was measured, in one clause.
+
+        "" if nothing did, or if it may have been the server, which tsbench did not start.
+        """
+        limit = self.summary.limit
+        return limit.disturbed if limit is not None and self.asked.target.endpoint is None else ""
 
     @property
     def started(self) -> str:
@@ -238,9 +265,9 @@ def _load(run: RunDir, name: str) -> Cell:
 
 def _asked(run: RunDir, spec: Mapping[str, Any]) -> Asked:
     try:
-        return parsed(Asked, spec.get("drive", {}))
+        return parsed(Asked, spec)
     except ValueError as error:
-        raise damaged(run / "spec.json", f"drive.{error}") from None
+        raise damaged(run / "spec.json", error) from None
 
 
 def _broken_off(summary: Summary, status: Status) -> Summary:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.errors import UserMistake
 from tsbench.measure import gates
+from tsbench.measure.bottleneck import QUIET
 from tsbench.measure.statistics import (
     ALPHA,
     Difference,
@@ -26,6 +27,7 @@ from tsbench.measure.statistics import (
     runs_needed,
 )
 from tsbench.report.cells import by_cell, load_cells
+from tsbench.report.findings import told_once
 from tsbench.report.manifest import flatten
 from tsbench.report.metrics import MISSING, believable
 from tsbench.report.sides import Side, counting
@@ -45,7 +47,7 @@ EFFECT = 0.05
 MORE_IS_BETTER = {"points/s", "ops/s"}
 """Figures of which more is better; of the others less is."""
 _CHANCE = re.compile(
-    r"\.?(id|labels|relative_start|clock|host\.(load_average|memory_available_bytes)|warnings|created)\b"
+    r"\.?(id|labels|relative_start|clock|host\.(load_average|memory_available_bytes)|server\.port|warnings|created)\b"
 )
 _MOST_LISTED = 12
 
@@ -274,6 +276,10 @@ def _needed(test: Test, figures: int) -> int | None:
 
 
 def _notes(base: Side, new: Side, *, paired: bool) -> Iterable[str]:
+    of_sides = {"base": base, "new": new}
+    disturbed = told_once((name, c.disturbed) for name, side in of_sides.items() for c in side.runs if c.disturbed)
+    for names, text in disturbed:
+        yield f"{text} while {' and '.join(names)} {'was' if len(names) == 1 else 'were'} measured: {QUIET}"
     if paired:
         return
     if base.results.resolve() != new.results.resolve() and max(len(base.runs), len(new.runs)) > 1:
@@ -289,6 +295,8 @@ def differing(base: Cell, new: Cell) -> dict[str, tuple[str, str]]:
     for cell in (base, new):
         manifest = cell.manifest.to_json() if cell.manifest is not None else {}
         flat = flatten(manifest) | {f"scenario.{key}": text for key, text in flatten(dict(cell.spec)).items()}
+        own_place = f"/{cell.run.cell_id}.partial/"  # where its server had its data
+        flat = {key: text for key, text in flat.items() if own_place not in text}
         sides.append({key: text for key, text in flat.items() if not _CHANCE.match(key.removeprefix("scenario."))})
     keys = dict.fromkeys(key for side in sides for key in side)
     found = {key: (sides[0].get(key) or MISSING, sides[1].get(key) or MISSING) for key in keys}

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 MOST_NAMES = 4
 """Most names in a list; the others are counted."""
 _GENERATOR = "load generator"
-_PERCENT = re.compile(r"[+-]?\d[\d,.]*(?=%)")
+_VARYING = re.compile(r"[+-]?\d[\d,.]*(?= ?%| of \d+ cores)")
+_UNIT = re.compile(r" ?%|")
 
 
 def three_digits(number: float) -> str:
@@ -48,22 +49,26 @@ def names_of(names: Iterable[str]) -> str:
 def told_once(said: Iterable[tuple[str, str]]) -> list[tuple[list[str], str]]:
     """Return the names and the text of everything that is said of (name, text), each text once.
 
-    Texts that differ in percentages only are one, with these from the least to the most: "6% to 31% higher".
+    Texts that differ only in percentages, or in how many of the cores, are one, with these from the least to the most:
+    "6% to 31% higher", "0.9 to 1.7 of 2 cores".
     """
     alike: dict[tuple[str, ...], tuple[dict[str, None], list[list[str]]]] = {}
     for name, text in said:
-        names, found = alike.setdefault((*_PERCENT.split(text),), ({}, []))
+        names, found = alike.setdefault((*_VARYING.split(text),), ({}, []))
         names[name] = None
-        found.append(_PERCENT.findall(text))
+        found.append(_VARYING.findall(text))
     told = []
     for pieces, (names, found) in alike.items():
-        ranges = [sorted({*column}, key=_percent) for column in zip(*found, strict=True)]
-        shown = [one[0] if len(one) == 1 else f"{one[0]}% to {one[-1]}" for one in ranges]
+        ranges = [sorted({*column}, key=_number) for column in zip(*found, strict=True)]
+        units = [_UNIT.match(piece)[0] for piece in pieces[1:]]  # type: ignore[index]
+        shown = [
+            one[0] if len(one) == 1 else f"{one[0]}{unit} to {one[-1]}" for one, unit in zip(ranges, units, strict=True)
+        ]
         told.append(([*names], "".join(chain.from_iterable(zip_longest(pieces, shown, fillvalue="")))))
     return told
 
 
-def _percent(text: str) -> float:
+def _number(text: str) -> float:
     return float(text.replace(",", ""))
 
 

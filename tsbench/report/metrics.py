@@ -241,7 +241,7 @@ def time_label(cells: Sequence[Cell]) -> str:
 
 def load_text(cell: Cell) -> str:
     """Return the load of a run, as printed with its figures: `closed, 10 users`, or `closed, 6 to 12 users`."""
-    users, least = cell.summary.users or cell.asked.users, cell.summary.users_least
+    users, least = cell.summary.users or cell.asked.drive.users, cell.summary.users_least
     number = users if least is None or least == users else f"{least} to {users}"
     parts = [cell.loop or "loop unknown", f"{number} user{'s' if users != 1 else ''}" if users is not None else ""]
     return ", ".join(part for part in parts if part)

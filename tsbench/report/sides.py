@@ -57,6 +57,8 @@ class Side:
     rounds: tuple[int, ...] = (0,)
     kinds: frozenset[str] = frozenset()
     """The kinds of queries that its runs asked."""
+    disturbed: tuple[str, ...] = ()
+    """What else used the machine meanwhile, of each of its runs of which that is known."""
     runs: tuple[Cell, ...] = ()
     cells: tuple[Cell, ...] = ()
 
@@ -193,6 +195,7 @@ def _side(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
         _margins(kept[0]) if len(kept) == 1 else {},
         tuple(cell.round for cell in kept),
         frozenset(name for cell in kept for name, op in cell.ops.items() if op.kind == "query"),
+        tuple(cell.disturbed for cell in kept if cell.disturbed),
         kept,
         tuple(cells),
     )
