@@ -271,6 +271,7 @@ def test_what_differs_in_percentages_or_cores_only_is_said_once_with_the_range()
         ("c", "used 9.5 of 8 cores"),
         ("a", "took 7 % (steal)"),
         ("c", "took 12 % (steal)"),
+        ("x", "1.2.3% and 9,,9 % of ٣% and 1.2.3 of 4 cores"),  # a set of others says anything
     ]
     assert told_once(said) == [
         (["a", "b-1"], "5% to 31% later (at most 2%)"),
@@ -279,6 +280,7 @@ def test_what_differs_in_percentages_or_cores_only_is_said_once_with_the_range()
         (["a", "c"], "used 9.5 to 10 of 16 cores"),
         (["c"], "used 9.5 of 8 cores"),
         (["a", "c"], "took 7 % to 12 % (steal)"),
+        (["x"], "1.2.3% and 9,,9 % of ٣% and 1.2.3 of 4 cores"),
     ]
 
 

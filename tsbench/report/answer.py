@@ -76,8 +76,9 @@ def answer(found: Sides, repeat: str = _REPEAT) -> tuple[str, ...]:
         for side in counted
         if side.left_out
     ]
-    undecided = [side for side in (counted if found.axis else here) if side.undecided]
-    unshown += _longer_runs(undecided, found)
+    judged = counted if found.axis else here
+    unshown += _longer_runs([side for side in judged if side.undecided], found)
+    unshown += _busy_machine(judged)
     if not found.axis and not sentences[0]:
         sentences.append(_gates_of_some(here))
     sentences += [_not_counted(sides, found), _unshown(findings, here, sides, unshown, repeat)]
@@ -378,7 +379,6 @@ def _unshown(
     if len(here) == 1:
         other = "no other run counts" if len({side.name for side in sides}) > 1 else "there is nothing to compare with"
         unshown.append(f"whether that is much, for {other}{'' if other.startswith('no') else ' (a second target)'}")
-    unshown += _busy_machine(here)
     if few:
         there = f"there {'is one run' if runs == 1 else f'are {runs} runs'}{' of each' if len(here) > 1 else ''}"
         tied = findings and all(not one.others for one in findings) and len(here) > 1

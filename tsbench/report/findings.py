@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_NAMES = 4
 """Most names in a list; the others are counted."""
 _GENERATOR = "load generator"
-_VARYING = re.compile(r"[+-]?\d[\d,.]*(?= ?%| of \d+ cores)")
+_VARYING = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?= ?%| of \d+ cores)")
 _UNIT = re.compile(r" ?%|")
 
 
