@@ -142,6 +142,8 @@ class Proxy:
 
 _PREPARED = re.compile(rb"P....(tsbench_\d+)\0\s*INSERT ", re.DOTALL)
 _BOUND = re.compile(rb"B....\0(tsbench_\d+)\0", re.DOTALL)
+_SELECTED = re.compile(rb'P....\0\s*SELECT (?!\S*\*)[^\0]* "cpu"', re.DOTALL)
+"""Of points by columns: with all of their columns they are read back."""
 
 
 def _note_statements(link: Link, data: bytes) -> None:
@@ -155,11 +157,11 @@ def writes(link: Link, data: bytes) -> bool:
 
 
 def queries(link: Link, data: bytes) -> bool:
-    """Return True for a query of data: a SELECT, or a prepared statement that is no INSERT."""
+    """Return True for a query of data: a SELECT of points, or a prepared statement that is no INSERT."""
     bound = _BOUND.match(data)
     selects = data.startswith(b"POST /query") and b"q=SELECT" in data
     selects |= data.startswith((b"POST /api/v1/query", b"POST /api/v1/export")) and b"cpu" in data
-    return selects or bool(bound and bound[1] not in link.statements)
+    return selects or bool(_SELECTED.match(data)) or bool(bound and bound[1] not in link.statements)
 
 
 # --- behaviours -------------------------------------------------------------------------------------------------------

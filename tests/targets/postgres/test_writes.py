@@ -1,4 +1,4 @@
-"""Writes with encoded parameters: statements that vanish, errors that come late, and waits that end."""
+"""Writes with encoded parameters, and queries: statements that vanish, plans, late errors, and waits that end."""
 
 from __future__ import annotations
 
@@ -89,6 +89,14 @@ def test_a_statement_that_the_server_forgot_is_prepared_again(
 def _prepared(session: Session) -> list[tuple[str]]:
     names = session.query(Statement("SELECT name FROM pg_prepared_statements WHERE statement LIKE 'INSERT%'"), ("n",))
     return list(names.records)
+
+
+def test_a_query_is_planned_with_its_values_however_often_it_comes(session: Session) -> None:
+    """A statement that is kept prepared is planned for any values from its sixth execution on."""
+    for number in range(9):
+        session.query(Statement("SELECT count(*) FROM cpu WHERE tags_id = $1::int", (number,)), ("points",))
+    plans = "SELECT coalesce(sum(generic_plans), 0)::int FROM pg_prepared_statements WHERE statement LIKE 'SELECT%'"
+    assert session.query(Statement(plans), ("plans",)).records == [(0,)]
 
 
 def test_a_connection_that_was_opened_again_prepares_its_statements_again(

@@ -155,11 +155,15 @@ class Statements:
         values = converter.dump_sequence(params, [PyFormat.AUTO] * len(params))
         return _converted(converter, self._run(text, converter.types or (), values, converter.formats or ()))
 
-    def fetch_once(self, text: str) -> Sequence[tuple[Any, ...]]:
-        """Execute a query that is not kept prepared; return its rows as `fetch` does."""
-        self._arrival.sending()
-        self._pgconn.send_query_params(text.encode(), None, result_format=_BINARY)
-        return _converted(Transformer(self._connection), self._result())
+    def fetch_once(self, text: str, params: Sequence[Any] = ()) -> Sequence[tuple[Any, ...]]:
+        """Execute a query that is not kept prepared with Python values; return its rows as `fetch` does."""
+        converter = Transformer(self._connection)
+        values = converter.dump_sequence(params, [PyFormat.AUTO] * len(params))
+        is_first = self._arrival.sending()
+        self._pgconn.send_query_params(text.encode(), values, converter.types, converter.formats, _BINARY)
+        if is_first:
+            self._arrival.sent()
+        return _converted(converter, self._result())
 
     def copy_in(self, text: str, data: bytearray) -> int:
         """Execute a COPY FROM STDIN with this data; return the number of rows."""

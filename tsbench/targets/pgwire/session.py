@@ -44,6 +44,8 @@ class PgwireSession(NetworkSession[Connection]):
     product: ClassVar[str]
     options: ClassVar[str] = ""
     """Options that the server gets at the start, before the endpoint's own `options`."""
+    prepares_queries: ClassVar[bool] = True
+    """Whether queries are kept prepared: not where a server soon plans such a statement for any values."""
 
     def __init__(self, of: Mapping[str, Any], timeout_s: float, waiter: NewWaiter | None = None) -> None:
         super().__init__(timeout_s)
@@ -87,11 +89,12 @@ class PgwireSession(NetworkSession[Connection]):
                     _limit_statements(connection, self._timeout_s)
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        """Execute a compiled query, prepared, and fetch every row (in binary form, without parsing floats)."""
+        """Execute a compiled query and fetch every row (in binary form, without parsing floats)."""
         if columns[-1] == OTHERS:
             return self._stored(statement, columns)
         with self._op() as connection:
-            return Rows(columns, connection.statements.fetch(statement.text, statement.params))
+            fetch = connection.statements.fetch if self.prepares_queries else connection.statements.fetch_once
+            return Rows(columns, fetch(statement.text, statement.params))
 
     def ask(self, text: str) -> Rows:
         with self._op() as connection:

@@ -33,6 +33,9 @@ class PostgresSession(PgwireSession):
 
     product = "PostgreSQL"
     options = f"-c search_path={NAMESPACE}"
+    prepares_queries = False
+    """From its sixth execution on, a prepared statement may have a plan that does not know the values. For a window of
+    time it took the index of the time alone: 68 ms in place of 8.8 for eight hours of one of 100 hosts."""
     panels: Sequence[Panel] = counters.PANELS
 
     @classmethod
