@@ -216,6 +216,11 @@ def format_size(size_bytes: float) -> str:
     return f"{_significant(size_bytes)} B"
 
 
+def format_factor(factor: float) -> str:
+    """Return a factor as printed: `1.20x`, `3.2x`, `150x`."""
+    return f"{factor:,.{2 if factor < 1.995 else 1 if factor < 9.95 else 0}f}x"
+
+
 def format_count(count: float) -> str:
     """Return a count or rate with thousands separators; decimals only for small numbers."""
     return f"{count:,.0f}" if not abs(count) < 100 or count == int(count) else _significant(count)

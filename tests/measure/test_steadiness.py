@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from tests.measure.simulated_open_loop import GRID, HELD_OUT, Grid, stalling, without_stall
-from tsbench.measure.steadiness import LEAST_S, MOST_STALLS, steadiness, steadiness_by_kind
+from tsbench.measure.steadiness import LEAST_S, MOST_STALLS, steadiness, steadiness_by_kind, time_drifts
 from tsbench.results.figures import Stall, Steadiness
 
 RATE = 10_000.0
@@ -165,3 +165,47 @@ def test_seconds_in_which_little_is_due_stall_in_a_closed_loop_only_and_arrivals
     ]
     found = steadiness_by_kind(pl.DataFrame(rows), {"write-1": "write"}, end_s=60, unsent=unsent)["write"]
     assert sorted(stall.start_s for stall in found.stalls) == ([30, 53] if unsent is None else [53])
+
+
+def seconds_of(**medians_ms: list[float]) -> pl.DataFrame:
+    """Rows of ops.parquet with the median service time of each op, from the second before the window on."""
+    rows = [
+        {"second": second, "op": op, "service_p50_ns": round(ms * 1e6)}
+        for op, found in medians_ms.items()
+        for second, ms in enumerate(found, -1)
+    ]
+    return pl.DataFrame(rows)
+
+
+SLOWER = [9.0, 9.3, 9.8, 11.7, 16.9, 65.2, 60.1, 82.4, 90.3, 108.0, 96.1]
+"""A query of eight hours in PostgreSQL, by second: one session after the other took a plan for any values."""
+
+
+def test_times_that_change_within_the_window_are_found_though_the_rate_is_that_of_the_users():
+    level = [9.0, 9.3, 8.8, 9.7, 9.1, 9.2, 8.6, 9.9, 9.0, 9.4, 9.1]
+    found = time_drifts(seconds_of(slower=SLOWER, faster=SLOWER[::-1], level=level), end_s=10)
+    assert {*found} == {"slower", "faster"}
+    assert 8 < found["slower"] < 20
+    assert 1 / 20 < found["faster"] < 1 / 8
+
+
+@pytest.mark.parametrize(
+    ("about", "medians_ms", "end_s"),
+    [
+        ("too few seconds", SLOWER[:8], 10),
+        ("the change comes after the window", SLOWER, 4),
+        ("a small change", np.linspace(9, 12, 11).tolist(), 10),
+        ("one slow second", [9.0] * 5 + [900.0] + [9.0] * 5, 10),
+        ("slow in the warm-up only", [900.0] + [9.0] * 10, 10),
+        ("no time", [0.0] * 11, 10),
+    ],
+)
+def test_other_times_do_not_drift(about, medians_ms, end_s):
+    assert time_drifts(seconds_of(op=medians_ms), end_s=end_s) == {}, about
+
+
+@pytest.mark.parametrize("seconds", [10, 60, 900])
+def test_times_that_vary_by_chance_drift_in_one_of_a_hundred_at_most(seconds):
+    draw = np.random.default_rng(seconds)
+    noisy = {f"op-{number}": (9 * draw.lognormal(0, 0.5, seconds + 1)).tolist() for number in range(300)}
+    assert len(time_drifts(seconds_of(**noisy), end_s=seconds)) <= 8  # 3 are expected

@@ -101,6 +101,13 @@ def test_a_rate_that_could_not_be_judged_says_why(results: Path, figures: dict[s
     assert remarks(load_cells(results)[0]) == [f"the rate never settled within the warm-up's limit of 600 s: {said}"]
 
 
+def test_times_that_changed_within_the_window_are_named(results: Path):
+    measured = RunDir(results / SMALL.cell).read_json("summary.json")["measured"]
+    change(results, measured={**measured, "time_drifts": {"lastpoint": 0.42, "cpu-max-all-1": 9.71}})
+    said = "times changed within the window; those at its end by those at its beginning: cpu-max-all-1 9.7x, lastpoint "
+    assert remarks(load_cells(results)[0]) == [f"{said}0.42x"]
+
+
 @pytest.mark.parametrize(
     ("nodes", "busy", "is_named"),
     [(3, 1.9, True), (3, 1.5, False), (1, 1.9, False), (3, None, False), ("3", 1.9, False)],

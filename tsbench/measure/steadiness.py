@@ -11,6 +11,9 @@ merges files. The tests are standard ones, of batches of seconds, since neighbou
   is also the rate of the last seconds before that were not stalled. In an open loop no more can be done in a second
   than was due until then, so that seconds with few arrivals are no stalls.
 - The rest drifts if the Mann-Kendall test finds a trend at the 1 % level; its size is Theil and Sen's slope.
+
+Users who think between two ops have the same rate whether a query takes 9 ms or 90. So the times of each op are looked
+at, too: they drift if the medians of its seconds do, by the same test, and by a factor that is worth saying.
 """
 
 from __future__ import annotations
@@ -50,6 +53,11 @@ BEFORE_S = 5
 FAST_S = 4
 """Least number of seconds before a stall that is longer than them; after fewer, it belongs to the start-up. In an open
 loop half of them will do: that all was done that was due shows that the server had started."""
+
+LEAST_TIMED_S = 8
+"""Minimum number of seconds with ops of a name for a statement about their times."""
+DRIFTED = 1.5
+"""Least factor between the times at the beginning and at the end of a window that is named."""
 
 _START_UP_BATCHES = 30
 _NEARLY = 1.5
@@ -146,6 +154,25 @@ def steadiness_by_kind(
         steady = steadiness(per_s, first_s, None if unsent is None else due, of_op=per_s.sum() / max(1.0, ops))
         if steady is not None:
             found[kind] = steady
+    return found
+
+
+def time_drifts(per_second: pl.DataFrame, *, end_s: int) -> dict[str, float]:
+    """Return by op how many times as long it took at the end of the measured window as at its beginning.
+
+    Only where the change is no chance and at least a factor of DRIFTED, up or down. `per_second` has the rows of
+    ops.parquet, whose medians of service times count; `end_s` is the end of the window.
+    """
+    seconds, ops = per_second["second"].to_numpy(), per_second["op"].to_numpy()
+    medians = per_second["service_p50_ns"].to_numpy()
+    inside = (seconds >= 0) & (seconds < end_s) & (medians > 0)
+    found = {}
+    for op in sorted({*ops[inside].tolist()}):
+        rows = inside & (ops == op)
+        in_order = medians[rows][np.argsort(seconds[rows])]
+        factor = math.exp(drift(np.log(in_order))) if len(in_order) >= LEAST_TIMED_S else 1.0
+        if max(factor, 1 / factor) >= DRIFTED:
+            found[op] = factor
     return found
 
 

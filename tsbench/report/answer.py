@@ -13,6 +13,7 @@ from tsbench.measure.bottleneck import CLIENT, QUIET
 from tsbench.report.findings import ECONOMY, LOADS, MOST_NAMES, RULES, compare, joined, middle, names_of, told_once
 from tsbench.report.sides import ends_of, sides_of
 from tsbench.text import shortened
+from tsbench.units import format_factor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -182,15 +183,10 @@ def _range(found: Sequence[Interval], rule: Rule) -> str:
 
 def _times(factor: Interval, by_test: bool) -> str:
     if not by_test or factor.least == factor.most:
-        return times(factor.estimate)
-    least, most = (f"{end:.2f}x" if end < 10 else times(end) for end in (factor.least, factor.most))
-    estimate = f"{factor.estimate:.2f}x" if factor.estimate < 10 else times(factor.estimate)
+        return format_factor(factor.estimate)
+    least, most = (f"{end:.2f}x" if end < 10 else format_factor(end) for end in (factor.least, factor.most))
+    estimate = f"{factor.estimate:.2f}x" if factor.estimate < 10 else format_factor(factor.estimate)
     return f"{estimate}, interval {least} to {most}"
-
-
-def times(factor: float) -> str:
-    """Return a factor as printed: `1.20x`, `3.2x`, `150x`."""
-    return f"{factor:,.{2 if factor < 1.995 else 1 if factor < 9.95 else 0}f}x"
 
 
 def _with_ties(text: str, ties: Sequence[Finding]) -> str:

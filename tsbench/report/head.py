@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tsbench.measure.statistics import median_interval
-from tsbench.report.answer import at_load, times
+from tsbench.report.answer import at_load
 from tsbench.report.findings import LOADS, RULES, leaders_of, middle
 from tsbench.report.metrics import MISSING
 from tsbench.report.tables import Mark
 from tsbench.results.manifest import Host
-from tsbench.units import format_count, format_size
+from tsbench.units import format_count, format_factor, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -167,4 +167,4 @@ def _ratio(side: Side, key: str, found: Sides, to: str) -> str:
     base = next((other for other in found.sides if other.name == to and other.at == side.at), None)
     if base is None or key not in side.figures or key not in base.figures:
         return MISSING
-    return times(middle(key, side).estimate / middle(key, base).estimate)
+    return format_factor(middle(key, side).estimate / middle(key, base).estimate)

@@ -16,7 +16,7 @@ from tsbench.measure.latency import latency_of
 from tsbench.measure.merge import PERCENTS
 from tsbench.measure.settling import MOST_RANGE, MOST_RISE
 from tsbench.measure.steadiness import TOLERATED_DRIFT
-from tsbench.units import NS_PER_S, format_count, format_duration, format_size
+from tsbench.units import NS_PER_S, format_count, format_duration, format_factor, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -281,6 +281,9 @@ def remarks(cell: Cell) -> list[str]:
         runs = "that run" if len(reused.wrote) == 1 else f"{len(reused.wrote)} runs"
         found.append(f"it began with {reused.points:,} points: the load of {reused.loaded_by} and what {runs} wrote")
     found += [event.sentence for event in cell.summary.events]
+    if cell.summary.measured is not None and (drifts := cell.summary.measured.time_drifts):
+        named = ", ".join(f"{op} {format_factor(factor)}" for op, factor in sorted(drifts.items()))
+        found.append(f"times changed within the window; those at its end by those at its beginning: {named}")
     if cell.manifest and (by := cell.manifest.server.get("acknowledged by")):
         found.append(f"acknowledged is what was acknowledged by {by}")
     busy = (cell.summary.load.cores_busy if cell.summary.load else None) or 0.0

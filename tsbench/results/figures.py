@@ -103,6 +103,8 @@ class Measured(Part):
     query: OpFigures | None = None
     tails: Named[Tail] = Field(default_factory=dict)
     """By the text of a gate."""
+    time_drifts: Named[Number] = Field(default_factory=dict)
+    """By op, how many times as long it took at the window's end as at its beginning, where that changed."""
     disk_read_bytes: Count | None = None
     """Bytes that the server's processes read from storage, not from the page cache, from the window's beginning until
     the load ended; None without such processes."""

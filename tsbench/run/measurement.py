@@ -19,7 +19,7 @@ from tsbench.measure.hist import Histogram
 from tsbench.measure.latency import BURST_REACH, latency_of, sent_in_bursts
 from tsbench.measure.merge import PERCENTS, Merged, OpTotals, merge, observation
 from tsbench.measure.stall_counters import counters_in_stalls
-from tsbench.measure.steadiness import steadiness_by_kind
+from tsbench.measure.steadiness import steadiness_by_kind, time_drifts
 from tsbench.model import Verdict
 from tsbench.results.figures import Limit, Measured
 from tsbench.results.json_files import read_part
@@ -96,13 +96,13 @@ def measured(run: RunDir, spec: Job) -> Findings:
             **disturbed.figures(),
         ),
         "encode_s": sum(report.encode_ns for report in processes.reports) / 1e9,
-        "steadiness": {}  # a rate that is changed on purpose neither drifts nor stalls
-        if any(event.changes_load for event in spec.event)
+        "steadiness": {}
+        if _is_steered(spec)
         else steadiness_with_counters(
             run,
             merged.per_second,
             kinds,
-            min(duration_s, int(processes.stopped_s) - times.start_s),
+            _ended_s(processes),
             merged.unsent if spec.drive.loop == "open" else None,
         ),
         "warmup": read_part(run / WARMUP, WarmUp) if run.has(WARMUP) else None,
@@ -137,7 +137,7 @@ def _measured(
     sums: Mapping[Kind, OpTotals],
     bursts: float,
 ) -> Measured:
-    """Return the figures of ops, with margins, and the ops beyond the limits of gates."""
+    """Return the figures of ops, with margins, changes of their times, and the ops beyond the limits of gates."""
     percents, time = PERCENTS | percents_of_gates(spec.demands), spec.drive.time
     duration_s = processes.duration_s
     of_kind = {
@@ -152,7 +152,19 @@ def _measured(
         disk_read_bytes=_disk_read_bytes(run),
     )
     totals = {**merged.totals, "write": sums["write"], "query": sums["query"]}
-    return figures.model_copy(update={"tails": _tails(spec, figures, totals, bursts)})
+    timed = None if _is_steered(spec) else merged.per_second
+    drifts = {} if timed is None else time_drifts(timed, end_s=_ended_s(processes))
+    return figures.model_copy(update={"tails": _tails(spec, figures, totals, bursts), "time_drifts": drifts})
+
+
+def _is_steered(spec: Job) -> bool:
+    """Return True if the load is changed on purpose, so that rates and times that change neither drift nor stall."""
+    return any(event.changes_load for event in spec.event)
+
+
+def _ended_s(processes: Processes) -> int:
+    """Return the second of the measured window in which it, or the load, ended."""
+    return min(processes.duration_s, int(processes.stopped_s) - processes.times.start_s)
 
 
 def _tails(spec: Job, figures: Measured, totals: Mapping[str, OpTotals], bursts: float) -> dict[str, Tail]:
