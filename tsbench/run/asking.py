@@ -23,6 +23,7 @@ from tsbench.measure.hist import Histogram
 from tsbench.measure.merge import OpTotals, merge
 from tsbench.measure.op_times import Direct
 from tsbench.measure.recorder import Recorder
+from tsbench.measure.steadiness import time_drifts
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.figures import Measured, Window
 from tsbench.results.ledger import LEDGER_DTYPE
@@ -180,6 +181,7 @@ class _Steps:
             window=window,
             ops={op: merged.totals[op].figures(duration_s, percents, kind) for op, kind in kinds.items()},
             query=sums["query"].figures(duration_s, percents) if len(everything.response) else None,
+            time_drifts=time_drifts(merged.per_second, end_s=int(duration_s)) if merged.per_second is not None else {},
         )
         counts = {"histograms": merged.recorded, "counters": merged.counted, "asked": asking.done}
         same = len({*counts.values()}) == 1
