@@ -235,6 +235,7 @@ ANSWERS = "answers there; name its target"
         ("mongodb", "mongodb://u@h/tsbench?authMechanism=PLAIN", "sends the password as it is"),
         ("mongodb", "mongodb://h/tsbench%00", "holds the control character %00"),
         ("mongodb", "mongodb://h/tsbench?w=1&W=0", "the option w is given twice; keep one"),
+        ("mongodb", "mongodb://h/tsbench?compressors=x", "Unsupported compressor: x"),
         ("mongodb", f"mongodb://h/tsbench?expireAfterSeconds={DIGITS}", "is not a whole number of seconds"),
         ("postgres", "postgresql://u@127.0.0.1:{a MariaDB server}/tsbench", f"a MariaDB server {ANSWERS}"),
         ("postgres", "postgresql://u@127.0.0.1:{an InfluxDB server}/tsbench", f"an InfluxDB server {ANSWERS}"),

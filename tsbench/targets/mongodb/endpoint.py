@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
@@ -75,10 +76,12 @@ def parse(endpoint: str, target: Target) -> MongodbEndpoint:
         theirs = urlencode([g for g in given if g[0] not in OURS], safe=":,")  # it does not decode tags
         url = urlunsplit((parts.scheme, bare, parts.path or "/", theirs, ""))
         # A service record would be looked up in the domain name system: it is, when a session is opened.
-        known = parse_uri(url.replace("mongodb+srv://", "mongodb://"), warn=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # of a compressor that it does not have, which it leaves out
+            known = parse_uri(url.replace("mongodb+srv://", "mongodb://"), warn=False)
     except OSError as error:  # of a file that an option names
         raise UserMistake(f"{shown}: {error.filename or 'a file'} cannot be read: {error.strerror}") from None
-    except (ValueError, InvalidURI, ConfigurationError) as error:
+    except (ValueError, InvalidURI, ConfigurationError, UserWarning) as error:
         reason = shortened(str(error), _MOST)
         raise UserMistake(f"{shown} is not a MongoDB endpoint ({reason}); write {target.form}") from None
     database = known["database"] or ""
