@@ -94,7 +94,11 @@ class Tail(Part):
 
 
 class Measured(Part):
-    """Figures of the measured window: by op, and of all ops of a kind together."""
+    """Figures of the measured window by op, and of all ops of a kind together; `tails` are by the text of a gate.
+
+    `time_drifts` are how many times as long an op took at the window's end as at its beginning. `disk_read_bytes` is
+    what the server's processes read from storage, not from the page cache; None without such processes.
+    """
 
     duration_s: Number
     window: Window
@@ -102,12 +106,8 @@ class Measured(Part):
     write: OpFigures | None = None
     query: OpFigures | None = None
     tails: Named[Tail] = Field(default_factory=dict)
-    """By the text of a gate."""
     time_drifts: Named[Number] = Field(default_factory=dict)
-    """By op, how many times as long it took at the window's end as at its beginning, where that changed."""
     disk_read_bytes: Count | None = None
-    """Bytes that the server's processes read from storage, not from the page cache, from the window's beginning until
-    the load ended; None without such processes."""
 
     def of_kind(self, kind: str) -> OpFigures | None:
         """Return the figures of all ops of a kind; None without such ops."""
@@ -139,9 +139,8 @@ class Limit(Part):
 class CounterRise:
     """A counter that was high during a stall.
 
-    `panel`, `label`, `unit` and `kind` are those of `results.panels.Panel`; `usual` is the median of the run's other
-    seconds and `highest` the highest value in the stall, both per second if the kind is `rate`. `deviations` is the
-    distance between both in robust standard deviations.
+    `panel`, `label`, `unit` and `kind` are a `results.panels.Panel`'s. `usual` is the median of the other seconds, and
+    `highest` is `deviations` robust standard deviations above it; both are per second if the kind is `rate`.
     """
 
     counter: Text
@@ -172,9 +171,8 @@ class Steadiness:
     """How a rate went on. Seconds count from the start of the measured window; those of the warm-up are negative.
 
     `settled_s` is the end of the start-up, None if the rate never settled. What follows is of the seconds from then on
-    (of all if it never settled): `median_per_s`; `variation`, the coefficient of variation of the seconds; `drift`, the
-    change from the first to the last second as a share of the median, 0 if it may be chance; `stalls`, the worst first,
-    of `stall_count` with `stalled_s` seconds.
+    (else of all): `median_per_s`; `variation`, the coefficient of variation of the seconds; `drift`, the change from
+    first to last second as a share of the median, 0 if it may be chance; the worst `stalls` of `stall_count`.
     """
 
     settled_s: Count | None
