@@ -157,12 +157,14 @@ def steadiness_by_kind(
     return found
 
 
-def time_drifts(per_second: pl.DataFrame, *, end_s: int) -> dict[str, float]:
+def time_drifts(per_second: pl.DataFrame | None, *, end_s: int) -> dict[str, float]:
     """Return by op how many times as long it took at the end of the measured window as at its beginning.
 
     Only where the change is no chance and at least a factor of DRIFTED, up or down. `per_second` has the rows of
-    ops.parquet, whose medians of service times count; `end_s` is the end of the window.
+    ops.parquet, whose medians of service times count, None without any; `end_s` is the end of the window.
     """
+    if per_second is None:
+        return {}
     seconds, ops = per_second["second"].to_numpy(), per_second["op"].to_numpy()
     medians = per_second["service_p50_ns"].to_numpy()
     inside = (seconds >= 0) & (seconds < end_s) & (medians > 0)

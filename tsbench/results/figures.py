@@ -96,8 +96,8 @@ class Tail(Part):
 class Measured(Part):
     """Figures of the measured window by op, and of all ops of a kind together; `tails` are by the text of a gate.
 
-    `time_drifts` are how many times as long an op took at the window's end as at its beginning. `disk_read_bytes` is
-    what the server's processes read from storage, not from the page cache; None without such processes.
+    `time_drifts` are how many times as long an op took at its end as at its beginning; `disk_read_bytes` is what the
+    server's processes, if any, read from storage (not from the page cache) from its beginning until the load ended.
     """
 
     duration_s: Number
@@ -171,8 +171,8 @@ class Steadiness:
     """How a rate went on. Seconds count from the start of the measured window; those of the warm-up are negative.
 
     `settled_s` is the end of the start-up, None if the rate never settled. What follows is of the seconds from then on
-    (else of all): `median_per_s`; `variation`, the coefficient of variation of the seconds; `drift`, the change from
-    first to last second as a share of the median, 0 if it may be chance; the worst `stalls` of `stall_count`.
+    (else of all): `median_per_s`; `variation`, their coefficient of variation; `drift`, the change from first to last
+    by the median, 0 if it may be chance; `stalls`, the worst first, of `stall_count` with `stalled_s` seconds.
     """
 
     settled_s: Count | None

@@ -181,7 +181,7 @@ class _Steps:
             window=window,
             ops={op: merged.totals[op].figures(duration_s, percents, kind) for op, kind in kinds.items()},
             query=sums["query"].figures(duration_s, percents) if len(everything.response) else None,
-            time_drifts=time_drifts(merged.per_second, end_s=int(duration_s)) if merged.per_second is not None else {},
+            time_drifts=time_drifts(merged.per_second, end_s=int(duration_s)),
         )
         counts = {"histograms": merged.recorded, "counters": merged.counted, "asked": asking.done}
         same = len({*counts.values()}) == 1

@@ -152,8 +152,7 @@ def _measured(
         disk_read_bytes=_disk_read_bytes(run),
     )
     totals = {**merged.totals, "write": sums["write"], "query": sums["query"]}
-    timed = None if _is_steered(spec) else merged.per_second
-    drifts = {} if timed is None else time_drifts(timed, end_s=_ended_s(processes))
+    drifts = {} if _is_steered(spec) else time_drifts(merged.per_second, end_s=_ended_s(processes))
     return figures.model_copy(update={"tails": _tails(spec, figures, totals, bursts), "time_drifts": drifts})
 
 
