@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.drive.support import document
+from tests.faults.proxy import Behaviour, Link, Proxy
 from tests.targets.data import CPU, START_NS
 from tests.targets.victoriametrics.test_target import write
 from tsbench.check.comparison import canonical
@@ -21,7 +24,7 @@ from tsbench.targets.copies import newest
 from tsbench.targets.victoriametrics import TARGET
 from tsbench.targets.victoriametrics.cluster import Queue, merged
 from tsbench.targets.victoriametrics.schemas import FIELDS
-from tsbench.targets.victoriametrics.server import VictoriaCluster, VictoriaServer
+from tsbench.targets.victoriametrics.server import VictoriaAgent, VictoriaCluster, VictoriaServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -244,6 +247,35 @@ def test_a_node_that_is_away_is_made_up_for_by_copies_and_two_are_not(cluster: V
         for name in ("node 2", "node 3"):
             cluster.parts()[name].start()
         assert stored(session) == POINTS
+
+
+class _Held(Behaviour):
+    """Keeps back what vmagent writes, for a time each."""
+
+    def request(self, link: Link, data: bytes) -> bytes:
+        time.sleep(5)
+        return data
+
+
+@pytest.mark.victoria
+@pytest.mark.slow
+def test_blocks_on_their_way_to_a_slow_node_are_waited_for_while_another_is_away(cluster: VictoriaCluster) -> None:
+    parts = cluster.parts()
+    agent = parts["vmagent"]
+    assert isinstance(agent, VictoriaAgent)
+    agent.kill()
+    slow = urlsplit(parts["node 3"].endpoint)
+    with Proxy(slow.port or 0) as proxy:
+        agent.addresses = [*agent.addresses[:2], f"127.0.0.1:{proxy.port}"]
+        agent.start()
+        with closing(TARGET.connect(cluster.endpoint, FIELDS)) as session:
+            fill(session)
+            assert stored(session) == POINTS
+            session.run(FIELDS.drop(WORLD.measurements))
+            parts["node 2"].kill()
+            proxy.behaviour = _Held()
+            fill(session)
+            assert stored(session) == POINTS  # those of node 2 and node 3 are on their way to node 3 alone
 
 
 @pytest.mark.victoria

@@ -32,11 +32,16 @@ if TYPE_CHECKING:
     from tsbench.targets.base import Command, Payload, ServerObject, Statement
     from tsbench.targets.victoriametrics.session import VictoriaEndpoint
 
-_CALM = 2
-"""Seconds for which nodes that answer must have taken no block, so that those that wait are for nodes that are away."""
+_CALM, _LONG_CALM = 2, 10
+"""Seconds for which nodes that answer must have taken no block, so that those that wait are for nodes that are away.
+
+A block that is on its way to a slow node shows nowhere but in the rows that the node has not taken: as long as it has
+taken fewer than vmagent made for it, the longer time is waited. (One that was restarted counts from zero.)
+"""
 _SAME_S = 3.0
 """Seconds in which several counts of one check need not wait again."""
 _WAITING = "vmagent_remotewrite_pending_data_bytes"
+_TAKEN = "vm_rows_inserted_total"
 
 
 class ClusterSession(NodesSession[VictoriaSession]):
@@ -102,7 +107,7 @@ class ClusterSession(NodesSession[VictoriaSession]):
                 return nodes
             sent = [queue.sent.get(number, 0) for number in nodes]
             calm, before = (calm + 1 if sent == before else 0), sent
-            if calm >= _CALM and len(nodes) < len(self._nodes):
+            if len(nodes) < len(self._nodes) and calm >= (_CALM if _have_taken(nodes, queue) else _LONG_CALM):
                 return nodes
         text = f"vmagent has not delivered all points after {limit_s:g} s ({queue.undelivered:,} blocks wait)"
         raise OpError(Outcome.UNKNOWN, "timeout", f"VictoriaMetrics: {text}")
@@ -167,13 +172,15 @@ class Queue:
 
     vmagent makes its page of counters once a second. Points wait up to a second before they are in a block;
     `is_flushed` says that all are. `pending` are the bytes of blocks that wait for a node, `sent` the blocks that it
-    has taken. A block that is being sent is in neither; it is one of the `undelivered` ones.
+    has taken. A block that is being sent is in neither; it is one of the `undelivered` ones. `made` are the rows, one
+    for each value, of all blocks for a node.
     """
 
     is_flushed: bool = False
     undelivered: int = 0
     pending: Mapping[int, int] = field(default_factory=dict)
     sent: Mapping[int, int] = field(default_factory=dict)
+    made: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, page: bytes) -> Queue:
@@ -188,11 +195,17 @@ class Queue:
             undelivered=max(0, blocks - total.get("blocks_sent_total", 0) - total.get("packets_dropped_total", 0)),
             pending=found["pending_data_bytes"],
             sent=found["blocks_sent_total"],
+            made=found["rows_pushed_after_relabel_total"],
         )
 
     def bytes_for(self, number: int) -> int:
         """Return the bytes that wait for a node."""
         return self.pending.get(number, 0)
+
+
+def _have_taken(nodes: Mapping[int, VictoriaSession], queue: Queue) -> bool:
+    """Return True if every node has taken at least the rows that vmagent made for it since it was started."""
+    return all(node.counters().get(_TAKEN, 0) >= queue.made.get(number, 0) for number, node in nodes.items())
 
 
 # --- merging ----------------------------------------------------------------------------------------------------------
