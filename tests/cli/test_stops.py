@@ -63,6 +63,30 @@ def test_ctrl_c_while_measuring_keeps_what_was_measured_and_the_line_that_goes_o
     assert not partial.exists()
 
 
+WHEN_IMPORTING = """
+import os, sys
+from tsbench.cli import start
+
+class SignalAgain:
+    def find_spec(self, name, *_):
+        if name == "tsbench.report.console":
+            os.kill(os.getpid(), {number})
+
+sys.meta_path.insert(0, SignalAgain())
+sys.exit(start())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_second_signal_takes_no_line_away(place: Path, number: signal.Signals) -> None:
+    script = WHEN_IMPORTING.format(number=int(number))
+    command = started(place, "--set", "drive.duration=8s", program=("python", "-c", script))
+    command.until_phase("load")
+    command.signal(signal.SIGINT)
+    assert command.wait() == 130, command.stderr
+    says(complaint(command.stderr), "interrupted", "continue with: tsbench run tiny.toml")
+
+
 @pytest.mark.slow
 def test_an_unreachable_server_is_named_with_its_url(place: Path) -> None:
     command = started(place, "--endpoint", "postgresql://me@127.0.0.1:9/bench", *POSTGRES)

@@ -20,6 +20,7 @@ from tsbench.cli.reporting import Json, Junit, Markdown, show_baseline, show_ove
 from tsbench.errors import Broken, UserMistake
 from tsbench.report import lacking
 from tsbench.results.rundir import dated, undated
+from tsbench.servers.interrupts import SIGNALS
 from tsbench.text import short_path, shortened
 
 if TYPE_CHECKING:
@@ -174,9 +175,10 @@ class _Run:
 
     def _interrupted(self, results: Path, place: Path) -> int:
         """Print what was measured and the command that goes on in `place`, and return the exit code."""
+        for number in SIGNALS:  # a second one, also in the import, would add or take a line
+            signal.signal(number, signal.SIG_IGN)
         from tsbench.report.console import print_summary
 
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would add a second line
         with suppress(Broken, UserMistake, OSError):  # no run has figures yet, or the summary was being written
             print_summary(stdout, results)
             if (results / "report.html").exists():
