@@ -54,6 +54,23 @@ def test_a_pipe_gets_a_line_per_phase_and_the_figures_every_few_seconds():
     ]
 
 
+def test_the_queries_of_the_checks_are_counted_from_when_their_number_is_known():
+    progress, clock, console = shown(terminal=False)
+    with progress:
+        progress.phase("check")
+        clock.now_s += 60
+        progress.expect(40)
+        for _ in range(7):
+            clock.now_s += 2
+            progress.advance(1)
+    assert text_of(console).splitlines() == [
+        "[1/2] a: check",
+        "[1/2] a: check: 1 of 40 queries, 0.5/s, about 78 s left",
+        "[1/2] a: check: 4 of 40 queries, 0.5/s, about 72 s left",
+        "[1/2] a: check: 7 of 40 queries, 0.5/s, about 66 s left",
+    ]
+
+
 def test_a_line_after_the_window_says_what_is_waited_for_and_does_not_repeat_its_end():
     progress, clock, console = shown(terminal=False)
     with progress:

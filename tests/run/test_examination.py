@@ -35,7 +35,7 @@ def test_answers_are_not_checked_against_another_version_of_the_data(tmp_path: P
     Manifest(world_version=WORLD_VERSION + 1).write(run)
     unused: Any = None  # it is refused before anything is connected to
     with pytest.raises(UserMistake, match=f"world version {WORLD_VERSION + 1}, now {WORLD_VERSION}.*update tsbench"):
-        examine(run, unused, unused, unused, "", loaded_points=0, directory_bytes=int)
+        examine(run, unused, unused, unused, "", loaded_points=0, directory_bytes=int, progress=Quiet())
 
 
 def test_stored_points_that_differ_are_located_in_every_result(tmp_path: Path) -> None:

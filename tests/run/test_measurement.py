@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from contextlib import closing
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -129,6 +130,32 @@ def test_a_lost_worker_of_many_streams_is_named_with_the_first_ones(run: RunDir)
     lost = Worker(Share("worker-1", 1, 2, 9_000_000), "host_2")
     write_json(run / process.MASTER, asdict(MasterReport(1, 0, 1, 1, 1, (lost,))))
     assert "streams 1, 3, 5, 7, 9, 11, 13, 15, 17, 19 and 4,499,990 others" in Processes.read(run).verdict().reason
+
+
+@pytest.mark.parametrize(("least", "drifts"), [(2, ["raw-one"]), (1, [])])
+def test_times_that_follow_the_number_of_users_are_no_drift(
+    tmp_path: Path, spec: RunSpec, least: int, drifts: list[str]
+) -> None:
+    run = RunDir.create(tmp_path, "slower")
+    share = Share(NAME, 0, 1, 8)
+    with closing(Recorder(run.path, NAME, start_ns=NOW_S * 10**9)) as recorder:
+        for second in range(12):
+            start_ns, service_ns = (NOW_S + second) * 10**9, 10**6 * (1 + second)
+            recorder.op(
+                "raw-one", due_ns=start_ns, end_ns=start_ns + service_ns, service_ns=service_ns, outcome=Outcome.OK
+            )
+    for suffix in ("self.hlog", "cpu.jsonl"):
+        (run / f"process/{NAME}.{suffix}").write_text("")
+    files: dict[str, Any] = {
+        process.TIMES: Times(NOW_S - 0.5, NOW_S, NOW_S + 12, NOW_S + 12.1),
+        process.MASTER: MasterReport(1, 0, 2, least, 1.5, (Worker(share, "host_1"),)),
+        REPORT: replace(FILES[REPORT], share=share),
+    }
+    for name, content in files.items():
+        write_json(run / name, asdict(content))
+    with recorded():
+        found = measured(run, spec)
+    assert [*found.parts["measured"].time_drifts] == drifts
 
 
 def test_users_of_an_open_loop_who_end_with_its_last_arrivals_are_no_change(run: RunDir, spec: RunSpec) -> None:

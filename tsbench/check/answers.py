@@ -226,10 +226,23 @@ def _read_line(gold: Gold, path: Path, at: int, query: Query) -> Answer:
         return Difference(f"no rows of an answer: {one_line(error)[:200]}", "not an answer")
 
 
+def unheard(_amount: float) -> None:
+    """Tell nobody that a query was answered."""
+
+
 def ask(
-    gold: Gold, session: Session, schema: Schema, kinds: Sequence[str], count: int, seed: int, answers: Answers
+    gold: Gold,
+    session: Session,
+    schema: Schema,
+    kinds: Sequence[str],
+    count: int,
+    seed: int,
+    answers: Answers,
+    advance: Callable[[float], object] = unheard,
 ) -> None:
     """Run `count` new queries, the kinds in turn, while nothing is being written, and add their answers.
+
+    `advance` is called with 1 after each.
 
     The first round has the windows of the run, the second begins and ends on ticks, the third just after them, and so
     on: a random window hardly ever has a point within a second of its ends, so an end that was included by mistake, or
@@ -251,6 +264,7 @@ def ask(
             askable.remove(kind)
             continue
         answers.answered(kind, query, gold.packed(query, session.query(statement, query.columns)))
+        advance(1)
 
 
 def _at_tick(query: Query, gold: Gold, *, after_ns: int) -> Query:
@@ -278,6 +292,7 @@ def read_back(
     limit: int,
     answers: Answers,
     known: Collection[str] = (),
+    advance: Callable[[float], object] = unheard,
 ) -> None:
     """Read stored rows with all that they carry, and the inventory beside them, and add them to the answers.
 
@@ -286,6 +301,7 @@ def read_back(
 
     Within the time of the run these are all rows, or evenly spread windows of about `limit` rows, the newest, which the
     measured load wrote, always among them. Before and after it nothing may be stored: the first rows found are kept.
+    `advance` is called with 1 after each of these `windows`.
     """
     for query in (*_windows(gold, limit), *_outside(gold)):
         try:
@@ -294,6 +310,7 @@ def read_back(
             answers.unsupported[READ_BACK] = str(why)
             return
         answers.stored_rows(query, session.query(statement, query.columns))
+        advance(1)
     tags, series = gold.world.tags(), gold.world.spec.scale
     held = session.inventory(gold.world.measurements, series=series <= limit)
     found = [other_table(name) for name in held.tables if name not in known]
@@ -303,6 +320,11 @@ def read_back(
         )
         found += compare_series(held.series, list(written))
     answers.note_stored("what is stored beside the points", Differences.of(found, cut=False))
+
+
+def windows(gold: Gold, limit: int) -> int:
+    """Return the number of queries with which `read_back` reads rows."""
+    return sum(1 for _ in (*_windows(gold, limit), *_outside(gold)))
 
 
 def _windows(gold: Gold, limit: int) -> Iterator[Stored]:

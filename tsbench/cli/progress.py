@@ -95,6 +95,12 @@ class CellProgress:
             self._bars.remove_task(self._task)
         self._task = self._bars.add_task(f"{self._title}: {name}", total=total, amount="")
 
+    def expect(self, total: float) -> None:
+        """Set the number of units of the current phase, counted from now on."""
+        self._total, self._began_s = total, self._clock()
+        if self._task is not None:
+            self._bars.update(self._task, total=total)
+
     def advance(self, amount: float) -> None:
         """Add units or seconds to the current phase."""
         with self._lock:  # the workers of a bulk load call it from threads of their own
@@ -140,4 +146,5 @@ class CellProgress:
         left = f", {format_rough_duration((self._total - self._done) / rate)} left" if self._total and rate else ""
         note = f"; {self.note}" if self.note else ""
         of = f" of {self._total:,.0f}" if self._total else ""
-        return f"{self._done:,.0f}{of} {self._unit}, {rate:,.0f}/s{left}{note}"
+        unit = "queries" if self._name == "check" else self._unit
+        return f"{self._done:,.0f}{of} {unit}, {rate:,.{0 if rate >= 10 else 1}f}/s{left}{note}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from tsbench.check.answers import AFTER, Answers, ask, given_answers, guarded, read_back
+from tsbench.check.answers import AFTER, Answers, ask, given_answers, guarded, read_back, unheard, windows
 from tsbench.check.audit import account, count_stored, newest_stored_ns, with_unrecorded
 from tsbench.check.expiry import Expiry
 from tsbench.check.gold import Gold
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Query, Rows
     from tsbench.results.rundir import RunDir
+    from tsbench.run.phases import Progress
     from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Plan, Schema, Session, Statement
     from tsbench.targets.target import Target
@@ -166,14 +167,15 @@ def examine(
     *,
     loaded_points: int,
     directory_bytes: Callable[[], int],
+    progress: Progress,
     earlier: Sequence[RunDir] = (),
 ) -> Findings:
     """Check the data in the database after the load, and return what was found.
 
     Points are counted and compared with those acknowledged (audit.json), answers and rows that are read back with gold
     (validate.json); then the data's size after it has settled, and the plans of the queries (plans.json).
-    `directory_bytes` returns the size of the data directory. What `earlier` runs wrote into the same data is part of
-    all that is compared. A server that has gone or does not answer is a finding,
+    `directory_bytes` returns the size of the data directory; `progress` is told of each query. What `earlier` runs
+    wrote into the same data is part of all that is compared. A server that has gone or does not answer is a finding,
     not an error: all results so far are kept.
 
     Raises
@@ -185,7 +187,7 @@ def examine(
     with closing(_AskedServer(run, Limits(spec.timeout, endpoint), target, schema)) as server:
         subject = _Subject.of(run, spec, server, earlier)
         stored = _count(subject)
-        answers, sampled = _compare(subject)  # which knows how many points are expected, too
+        answers, sampled = _compare(subject, progress)  # which knows how many points are expected, too
         nothing_kept = isinstance(stored, NothingKept) and not (
             spec.check.answers or spec.check.readback or spec.queries
         )
@@ -225,7 +227,7 @@ def _count(subject: _Subject) -> int | OpError | Unsupported:
         return why
 
 
-def _compare(subject: _Subject) -> tuple[Answers, int]:
+def _compare(subject: _Subject, progress: Progress) -> tuple[Answers, int]:
     """Return all answers, compared with gold in one pass over the world, and how many of those under load."""
     run, spec, gold, server = subject.run, subject.spec, subject.gold, subject.server
     answers, seed = Answers(run.path), spec.world.seed
@@ -234,19 +236,23 @@ def _compare(subject: _Subject) -> tuple[Answers, int]:
         chosen = sampled(given, seed, spec.check.sample)
         given_answers(gold, given, seed, answers, chosen)
     kinds = [op.query for op in spec.op if op.query is not None] or list(answers.kinds)  # bare Locust names no ops
-    count = spec.check.answers
-    guarded(answers, lambda: server.ask(lambda one, schema: ask(gold, one, schema, kinds, count, seed, answers)))
-    if spec.check.readback:
-        _read_back(subject, run, spec.check.readback, answers)
+    count, rows = spec.check.answers if kinds else 0, spec.check.readback
+    progress.expect(count + (windows(gold, rows) if rows else 0))
+    check = partial(ask, gold, kinds=kinds, count=count, seed=seed, answers=answers, advance=progress.advance)
+    guarded(answers, lambda: server.ask(check))
+    if rows:
+        _read_back(subject, run, rows, answers, progress.advance)
     answers.compare(gold, lambda query: server.ask(_rows_of, query))
     return answers, len(chosen)
 
 
-def _read_back(subject: _Subject, first: RunDir, rows: int, answers: Answers) -> None:
+def _read_back(
+    subject: _Subject, first: RunDir, rows: int, answers: Answers, advance: Callable[[float], object] = unheard
+) -> None:
     """Read about `rows` stored rows back; tables that existed before the `first` run are no difference."""
     manifest = Manifest.read(first)
     known = frozenset(manifest.created.others if manifest and manifest.created else ())
-    check = partial(read_back, subject.gold, limit=rows, answers=answers, known=known)
+    check = partial(read_back, subject.gold, limit=rows, answers=answers, known=known, advance=advance)
     guarded(answers, lambda: subject.server.ask(check))
 
 

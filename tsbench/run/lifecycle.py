@@ -242,6 +242,7 @@ def _carry_out(
                 *(run, spec, target, schema, server.endpoint),
                 loaded_points=loaded.points,
                 directory_bytes=server.size,
+                progress=progress,
                 earlier=() if standing is None else standing.data.runs,
             )
             found = Findings(death=_death(parts, within_s=0.1)) + found  # it may die under the checks' own queries

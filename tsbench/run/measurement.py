@@ -152,7 +152,9 @@ def _measured(
         disk_read_bytes=_disk_read_bytes(run),
     )
     totals = {**merged.totals, "write": sums["write"], "query": sums["query"]}
-    drifts = {} if _is_steered(spec) else time_drifts(merged.per_second, end_s=_ended_s(processes))
+    users = _users(processes.master, is_open=spec.drive.loop == "open")
+    is_steady = not _is_steered(spec) and users.get("users") == users.get("users_least")
+    drifts = time_drifts(merged.per_second, end_s=_ended_s(processes)) if is_steady else {}
     return figures.model_copy(update={"tails": _tails(spec, figures, totals, bursts), "time_drifts": drifts})
 
 

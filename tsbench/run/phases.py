@@ -21,6 +21,10 @@ class Progress(Protocol):
         """Start a phase; `total` is the sum of all `advance` calls in it, if known."""
         ...
 
+    def expect(self, total: float) -> None:
+        """Set the sum of all `advance` calls in the current phase, which was not known when it started."""
+        ...
+
     def advance(self, amount: float) -> None:
         """Add an amount to the current phase."""
         ...
@@ -43,6 +47,9 @@ class Quiet:
         pass
 
     def phase(self, name: str, total: float | None = None) -> None:
+        pass
+
+    def expect(self, total: float) -> None:
         pass
 
     def advance(self, amount: float) -> None:
@@ -75,6 +82,10 @@ class Phases:
         now_s = self._clock()
         self._taken_s[self._timed] = self._taken_s.get(self._timed, 0.0) + now_s - self._since_s
         self._timed, self._since_s = name, now_s
+
+    def expect(self, total: float) -> None:
+        """Set the total of the current phase."""
+        self._progress.expect(total)
 
     def advance(self, amount: float) -> None:
         """Add an amount to the current phase."""

@@ -217,6 +217,12 @@ class LocustOutside:
             self._name, self._reached, self._total = name, 0.0, total
             self._report()
 
+    def expect(self, total: float) -> None:
+        """Report to Locust how long the phase is."""
+        with self._lock:
+            self._total = total
+            self._report()
+
     def advance(self, amount: float) -> None:
         """Report to Locust how far the phase is, a few times a second."""
         with self._lock:
