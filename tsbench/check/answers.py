@@ -227,7 +227,7 @@ def _read_line(gold: Gold, path: Path, at: int, query: Query) -> Answer:
 
 
 def unheard(_amount: float) -> None:
-    """Tell nobody that a query was answered."""
+    """Ignore that a query was answered."""
 
 
 def ask(

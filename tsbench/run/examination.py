@@ -174,7 +174,7 @@ def examine(
 
     Points are counted and compared with those acknowledged (audit.json), answers and rows that are read back with gold
     (validate.json); then the data's size after it has settled, and the plans of the queries (plans.json).
-    `directory_bytes` returns the size of the data directory; `progress` is told of each query. What `earlier` runs
+    `directory_bytes` returns the size of the data directory; `progress` advances with each query. What `earlier` runs
     wrote into the same data is part of all that is compared. A server that has gone or does not answer is a finding,
     not an error: all results so far are kept.
 
