@@ -168,6 +168,8 @@ class SqlText(Dialect):
 
     unique = '"time"'
     """The column by which the newest row of a series is looked up."""
+    newest_first = 'x."time" DESC'
+    """The order in which a series' rows `x` are looked up."""
     tag_table = "t"
     """Alias of the table with the tags of a row: `t` joins `tags`; `m` if each row has its tags itself."""
 
@@ -201,7 +203,7 @@ class SqlText(Dialect):
         newest = (
             f"  SELECT {columns} FROM {quoted(m.name)} x\n"
             f"  WHERE {' AND '.join(same)}\n"
-            '  ORDER BY x."time" DESC LIMIT 1'
+            f"  ORDER BY {self.newest_first} LIMIT 1"
         )
         return newest, f"WHERE {where[0]}" if where else ""
 

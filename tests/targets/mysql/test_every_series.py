@@ -1,14 +1,15 @@
-"""Rows that are read back by windows are looked up by their key, also those of series that are in no table of tags."""
+"""Rows of all series are looked up by their key: those of a window, also of series without tags, and the newest."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.targets.data import START_NS, S
 from tests.targets.mysql.support import new_database
-from tsbench.model import Stored, WriteMode
+from tsbench.model import Latest, Stored, WriteMode
 from tsbench.targets.base import Statement
 from tsbench.targets.mysql import MARIADB, MYSQL
 from tsbench.workload.world import World, WorldSpec
@@ -28,7 +29,7 @@ def rows_touched(session: Session) -> int:
     return sum(int(value) for _, value in session.query(Statement(text), ("name", "value")).records)
 
 
-@pytest.mark.parametrize(
+each_key = pytest.mark.parametrize(
     ("product", "schema"),
     [
         pytest.param("mariadb", "innodb", marks=pytest.mark.mariadb),
@@ -37,6 +38,9 @@ def rows_touched(session: Session) -> int:
         pytest.param("mysql", "innodb", marks=pytest.mark.mysql),
     ],
 )
+
+
+@each_key
 def test_a_window_is_looked_up_by_key(
     mysql_server: Callable[[str], MariadbServer | MysqlServer], product: str, schema: str
 ) -> None:
@@ -61,3 +65,36 @@ def test_a_window_is_looked_up_by_key(
         assert len([row for row in found if row[1] is None]) == 2  # those of the series without tags
         assert touched < SERIES * TICKS / 10, touched
         session.close()
+
+
+@each_key
+@pytest.mark.parametrize("keys", [None, ("host_3", "host_98")])
+@pytest.mark.parametrize("before", [None, 200])
+def test_the_newest_row_of_a_series_is_looked_up_by_key(
+    mysql_server: Callable[[str], MariadbServer | MysqlServer],
+    product: str,
+    schema: str,
+    keys: tuple[str, ...] | None,
+    before: int | None,
+) -> None:
+    target = {"mariadb": MARIADB, "mysql": MYSQL}[product]
+    layout = target.schemas[schema]
+    world = World(WorldSpec("cpu-only", SERIES, 1, START_NS, 10 * S))
+    (cpu,) = world.measurements
+    newest = Latest(cpu, ("usage_user",), None if before is None else world.time_ns(before), keys)
+    with new_database(mysql_server(product).endpoint) as url:
+        session = target.connect(url, layout)
+        session.run(layout.create([cpu], world.tags()))
+        for batch in world.batches(0, points=10_000, last_tick=TICKS):
+            session.write(layout.encode(batch, WriteMode.BULK))
+        session.run(layout.settle([cpu]))
+        session.run([Statement("FLUSH STATUS")])
+        found = session.query(layout.compile(newest), newest.columns).records
+        touched = rows_touched(session)
+        session.close()
+    time = datetime.fromtimestamp(world.time_ns((before or TICKS) - 1) // S, UTC).replace(tzinfo=None)
+    hosts = keys or [f"host_{number}" for number in range(SERIES)]
+    assert sorted(row[:2] for row in found) == sorted((time, host) for host in hosts)
+    # Of a few series, the rows after the moment are read, up to three times each.
+    most = 3 * len(found) * (TICKS - before) if keys and before else 0
+    assert touched < 12 * len(found) + 20 + most, touched

@@ -19,6 +19,7 @@ from tsbench.targets.sql import (
     SqlSchema,
     SqlText,
     column_names,
+    fields,
     key_of,
     names,
     quoted,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.encode.text_columns import Assembled
-    from tsbench.model import Batch, Codes, Measurement, Query
+    from tsbench.model import Batch, Codes, Latest, Measurement, Query
 
 _EPOCH = "TIMESTAMP'1970-01-01 00:00:00'"
 _PIECE_BYTES = 256 * 1024
@@ -88,6 +89,9 @@ class MysqlText(SqlText):
     `by_time` says that the primary key begins with the time.
     """
 
+    newest_first = 'x."tags_id" DESC, x."time" DESC'
+    """By the time alone MySQL sorts all rows of the series, whose key it reads backwards if both columns are named."""
+
     def __init__(self, *, by_time: bool) -> None:
         super().__init__()
         self._by_time, self._series = by_time, ""
@@ -115,6 +119,24 @@ class MysqlText(SqlText):
 
     def number(self, column: str) -> str:
         return f"({column} + 0e0)"
+
+    def latest(self, query: Latest) -> str:
+        """Return the text for the newest row of every series, or of some.
+
+        The newest times of all are found by a skip scan of the key (tags_id, time), one look-up a series; with one
+        subquery a series MySQL took eighty times as long, and both with a latest moment. Some are looked up one by one.
+        """
+        if query.keys is not None:
+            return super().latest(query)
+        m, before = query.measurement, self.before(query, "x")
+        where = f" WHERE {before[0]}" if before else ""
+        return (
+            f'SELECT m."time", t.{quoted(m.key or "")}, {fields("m", query.fields)}\n'
+            "FROM (\n"
+            f'  SELECT x."tags_id", max(x."time") AS "time" FROM {quoted(m.name)} x{where} GROUP BY x."tags_id"\n'
+            f') n JOIN {quoted(m.name)} m ON m."tags_id" = n."tags_id" AND m."time" = n."time"\n'
+            'JOIN "tags" t ON t."id" = n."tags_id"'
+        )
 
     def any_series(self, measurement: Measurement) -> list[str]:
         """Return the condition where the key begins with the series."""
