@@ -326,6 +326,15 @@ def test_the_cells_are_every_combination_in_order(tmp_path: Path) -> None:
     assert cells[1].labels == {"target": "sqlite-wal", "drive.users": "8"}
 
 
+def test_cells_of_several_databases_have_their_names(tmp_path: Path) -> None:
+    text = PLAIN + '[matrix]\ntarget.name = ["sqlite", "memory"]\ndrive.users = [2, 8]\n'
+    cells = load(tmp_path, text).expand()
+    assert [cell.id for cell in cells] == [f"users={n}-{name}-wal" for name in ("sqlite", "memory") for n in (2, 8)]
+    assert cells[0].target.schema_ == "wal"
+    cells = load(tmp_path, text.replace('schema = "wal"', "")).expand()
+    assert [cell.id for cell in cells] == ["sqlite-users=2", "sqlite-users=8", "memory-users=2", "memory-users=8"]
+
+
 def test_a_table_of_the_matrix_is_merged_into_the_files_own(tmp_path: Path) -> None:
     text = PLAIN + '[matrix]\ntarget = [{schema = "wal"}, {schema = "clustered"}]\nworld = [{late = 0.1}]\n'
     with pytest.raises(UserMistake, match=r"two cells|must be"):

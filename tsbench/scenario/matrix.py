@@ -234,7 +234,8 @@ def labels_of(chosen: Mapping[str, Any], target: object) -> dict[str, str]:
 
 def slug_of(labels: Mapping[str, str], target: object) -> str:
     """Return the id of a cell, usable as a directory's name."""
-    return "-".join(_slug(key, value) for key, value in labels.items()) or _slug("target", _label(target))
+    named = {key: value for key, value in labels.items() if key != "target.name" or "target" not in labels}
+    return "-".join(_slug(key, value) for key, value in named.items()) or _slug("target", _label(target))
 
 
 def file_name(text: str) -> str:
@@ -249,4 +250,4 @@ def _label(value: Any) -> str:
 
 
 def _slug(key: str, value: str) -> str:
-    return file_name(value if key in {"target", CASE} else f"{key.rsplit('.', 1)[-1]}={value}") or "cell"
+    return file_name(value if key in {"target", "target.name", CASE} else f"{key.rsplit('.', 1)[-1]}={value}") or "cell"
