@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 import subprocess
@@ -149,9 +150,10 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_at_both_ports(
 
 @contextmanager
 def tunnel(server: tuple[str, int], certificate: Path, asked: int = 0, agreed: bytes = b"") -> Iterator[int]:
-    """Listen with TLS before a server without; each piece of an answer is passed on after TOOK_MS. Yield the port.
+    """Listen with TLS before a server without, and yield the port.
 
-    A client asks for TLS with so many bytes, if its protocol has that, and is answered `agreed`.
+    An answer is passed on after TOOK_MS, its pieces together: QuestDB sends some in two. A client asks for TLS with so
+    many bytes, if its protocol has that, and is answered `agreed`.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, certificate.with_name("key.pem"))
@@ -160,6 +162,8 @@ def tunnel(server: tuple[str, int], certificate: Path, asked: int = 0, agreed: b
         with suppress(OSError):
             while data := source.recv(65_536):
                 time.sleep(delay_s)
+                while delay_s and select.select([source], [], [], 0)[0] and (more := source.recv(65_536)):
+                    data += more
                 sink.sendall(data)
         for end in (source, sink):
             with suppress(OSError):
