@@ -199,7 +199,7 @@ class SqlText(Dialect):
         """Return the subquery for columns `x` of the newest row of the series `t`, and the condition for its keys."""
         m = query.measurement
         same = ['x."tags_id" = t."id"', *self.before(query, "x")]
-        where = self.chosen(m, query.keys, tag_table="t")
+        where = [] if query.keys is None else [self.among(f"t.{quoted(m.key or '')}", query.keys)]
         newest = (
             f"  SELECT {columns} FROM {quoted(m.name)} x\n"
             f"  WHERE {' AND '.join(same)}\n"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.targets.data import START_NS, S
 from tests.targets.mysql.support import new_database
-from tsbench.model import Latest, Stored, WriteMode
+from tsbench.model import Above, Bucketed, Grouped, Latest, Raw, Stored, Window, WriteMode
 from tsbench.targets.base import Statement
 from tsbench.targets.mysql import MARIADB, MYSQL
 from tsbench.workload.world import World, WorldSpec
@@ -98,3 +98,34 @@ def test_the_newest_row_of_a_series_is_looked_up_by_key(
     # Of a few series, the rows after the moment are read, up to three times each.
     most = 3 * len(found) * (TICKS - before) if keys and before else 0
     assert touched < 12 * len(found) + 20 + most, touched
+
+
+@each_key
+@pytest.mark.parametrize("hosts", [("host_3",), ("host_3", "host_98", "host_7")])
+def test_a_window_of_some_series_is_looked_up_by_series_and_time(
+    mysql_server: Callable[[str], MariadbServer | MysqlServer], product: str, schema: str, hosts: tuple[str, ...]
+) -> None:
+    target = {"mariadb": MARIADB, "mysql": MYSQL}[product]
+    layout = target.schemas[schema]
+    world = World(WorldSpec("cpu-only", SERIES, 1, START_NS, 10 * S))
+    (cpu,) = world.measurements
+    window = Window(world.time_ns(150), world.time_ns(156))
+    with new_database(mysql_server(product).endpoint) as url:
+        session = target.connect(url, layout)
+        session.run(layout.create([cpu], world.tags()))
+        for batch in world.batches(0, points=10_000, last_tick=TICKS):
+            session.write(layout.encode(batch, WriteMode.BULK))
+        session.run(layout.settle([cpu]))
+        for query, rows in (
+            (Raw(cpu, ("usage_user",), window, hosts), 6 * len(hosts)),
+            (Above(cpu, ("usage_user",), "usage_idle", -1.0, window, hosts), 6 * len(hosts)),
+            (Bucketed(cpu, ("usage_user",), "max", 60 * S, window, hosts), 1),
+            (Grouped(cpu, ("usage_user",), "mean", 60 * S, window, hosts), len(hosts)),
+        ):
+            session.run([Statement("FLUSH STATUS")])
+            found = session.query(layout.compile(query), query.columns).records
+            touched = rows_touched(session)
+            assert len(found) == rows, query
+            # By time the rows of the window itself are few.
+            assert touched < (8 * SERIES if layout.by_time else 100 * len(hosts)), (query, touched)
+        session.close()

@@ -38,6 +38,8 @@ _PIECE_BYTES = 256 * 1024
 """About the size of the pieces of a write, between which the session may divide it into several statements."""
 _LINES = "CHARACTER SET utf8mb4 FIELDS TERMINATED BY x'09' ESCAPED BY x'5c' LINES TERMINATED BY x'0a'"
 """The form of LOAD DATA's lines; hexadecimal, since no backslash escapes a delimiter in a text."""
+_KEYS = 100
+"""Most keys of a query that have a subquery each."""
 _TAG_ROWS = 1_000
 """Rows of one INSERT into the table of tags."""
 
@@ -137,6 +139,20 @@ class MysqlText(SqlText):
             f') n JOIN {quoted(m.name)} m ON m."tags_id" = n."tags_id" AND m."time" = n."time"\n'
             'JOIN "tags" t ON t."id" = n."tags_id"'
         )
+
+    def chosen(self, measurement: Measurement, keys: Sequence[str] | None, *, tag_table: str = "") -> list[str]:
+        """Return the condition that a row's series is one of the keys, as a list of none or one.
+
+        Each key has a subquery of its own, whose value is known before the rows are looked up: by series and time. With
+        one subquery, or a join, both products read all rows of those series: 8,641 for the 360 of an hour.
+        """
+        if keys is None or measurement.key is None or len(keys) > _KEYS:
+            return super().chosen(measurement, keys, tag_table=tag_table)
+        key = quoted(measurement.key)
+        each = [f'(SELECT max("id") FROM "tags" WHERE {key} = {self.arg(one)})' for one in keys]
+        if len(each) == 1:  # IN (SELECT ...) would be the one subquery
+            return [f'm."tags_id" = {each[0]}']
+        return [f'm."tags_id" IN ({", ".join(each)})' if each else "FALSE"]
 
     def any_series(self, measurement: Measurement) -> list[str]:
         """Return the condition where the key begins with the series."""
