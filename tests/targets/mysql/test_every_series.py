@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,9 +17,11 @@ from tsbench.targets.mysql import MARIADB, MYSQL
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from tsbench.model import Measurement, Query
     from tsbench.targets.base import Session
+    from tsbench.targets.mysql.schemas import MysqlSchema
     from tsbench.targets.mysql.server import MariadbServer, MysqlServer
 
 SERIES, TICKS = 100, 300
@@ -29,70 +33,71 @@ def rows_touched(session: Session) -> int:
     return sum(int(value) for _, value in session.query(Statement(text), ("name", "value")).records)
 
 
-each_key = pytest.mark.parametrize(
-    ("product", "schema"),
-    [
-        pytest.param("mariadb", "innodb", marks=pytest.mark.mariadb),
-        pytest.param("mariadb", "innodb-by-time", marks=pytest.mark.mariadb),
-        pytest.param("mariadb", "rocksdb", marks=pytest.mark.mariadb),
-        pytest.param("mysql", "innodb", marks=pytest.mark.mysql),
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A table of `SERIES` series and `TICKS` times each, in a layout."""
+
+    session: Session
+    layout: MysqlSchema
+    world: World
+
+    @property
+    def cpu(self) -> Measurement:
+        return self.world.measurements[0]
+
+    def asked(self, query: Query) -> tuple[list[tuple[Any, ...]], int]:
+        """The answer to a query, and how many rows were looked at for it."""
+        self.session.run([Statement("FLUSH STATUS")])
+        found = self.session.query(self.layout.compile(query), query.columns).records
+        return [*found], rows_touched(self.session)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((MARIADB, "innodb"), marks=pytest.mark.mariadb),
+        pytest.param((MARIADB, "innodb-by-time"), marks=pytest.mark.mariadb),
+        pytest.param((MARIADB, "rocksdb"), marks=pytest.mark.mariadb),
+        pytest.param((MYSQL, "innodb"), marks=pytest.mark.mysql),
     ],
+    ids=lambda param: f"{param[0].name}-{param[1]}",
 )
-
-
-@each_key
-def test_a_window_is_looked_up_by_key(
-    mysql_server: Callable[[str], MariadbServer | MysqlServer], product: str, schema: str
-) -> None:
-    target = {"mariadb": MARIADB, "mysql": MYSQL}[product]
+def filled(
+    request: pytest.FixtureRequest, mysql_server: Callable[[str], MariadbServer | MysqlServer]
+) -> Iterator[Filled]:
+    target, schema = request.param
     layout = target.schemas[schema]
     world = World(WorldSpec("cpu-only", SERIES, 1, START_NS, 10 * S))
-    (cpu,) = world.measurements
-    window = Stored(cpu, world.time_ns(150), world.time_ns(152))
-    with new_database(mysql_server(product).endpoint) as url:
-        session = target.connect(url, layout)
-        session.run(layout.create([cpu], world.tags()))
-        statement = layout.compile(window)
-        assert session.query(statement, window.columns).records == []  # nor is an empty table a mistake
+    with (
+        new_database(mysql_server(target.name).endpoint) as url,
+        closing(target.connect(url, layout)) as session,
+    ):
+        session.run(layout.create(world.measurements, world.tags()))
+        window = Stored(world.measurements[0], world.time_ns(150), world.time_ns(152))
+        assert session.query(layout.compile(window), window.columns).records == []  # an empty table is no mistake
         for batch in world.batches(0, points=10_000, last_tick=TICKS):
             session.write(layout.encode(batch, WriteMode.BULK))
-        session.run(layout.settle([cpu]))
-        session.run([Statement('DELETE FROM "tags" WHERE "id" = 5')])
-        session.run([Statement("FLUSH STATUS")])
-        found = session.query(statement, window.columns).records
-        touched = rows_touched(session)
-        assert len(found) == 2 * SERIES
-        assert len([row for row in found if row[1] is None]) == 2  # those of the series without tags
-        assert touched < SERIES * TICKS / 10, touched
-        session.close()
+        session.run(layout.settle(world.measurements))
+        yield Filled(session, layout, world)
 
 
-@each_key
+def test_a_window_is_looked_up_by_key(filled: Filled) -> None:
+    filled.session.run([Statement('UPDATE "tags" SET "id" = "id" + 1000 WHERE "id" = 5')])
+    found, touched = filled.asked(Stored(filled.cpu, filled.world.time_ns(150), filled.world.time_ns(152)))
+    filled.session.run([Statement('UPDATE "tags" SET "id" = "id" - 1000 WHERE "id" = 1005')])
+    assert len(found) == 2 * SERIES
+    assert len([row for row in found if row[1] is None]) == 2  # those of the series without tags
+    assert touched < SERIES * TICKS / 10, touched
+
+
 @pytest.mark.parametrize("keys", [None, ("host_3", "host_98")])
 @pytest.mark.parametrize("before", [None, 200])
 def test_the_newest_row_of_a_series_is_looked_up_by_key(
-    mysql_server: Callable[[str], MariadbServer | MysqlServer],
-    product: str,
-    schema: str,
-    keys: tuple[str, ...] | None,
-    before: int | None,
+    filled: Filled, keys: tuple[str, ...] | None, before: int | None
 ) -> None:
-    target = {"mariadb": MARIADB, "mysql": MYSQL}[product]
-    layout = target.schemas[schema]
-    world = World(WorldSpec("cpu-only", SERIES, 1, START_NS, 10 * S))
-    (cpu,) = world.measurements
-    newest = Latest(cpu, ("usage_user",), None if before is None else world.time_ns(before), keys)
-    with new_database(mysql_server(product).endpoint) as url:
-        session = target.connect(url, layout)
-        session.run(layout.create([cpu], world.tags()))
-        for batch in world.batches(0, points=10_000, last_tick=TICKS):
-            session.write(layout.encode(batch, WriteMode.BULK))
-        session.run(layout.settle([cpu]))
-        session.run([Statement("FLUSH STATUS")])
-        found = session.query(layout.compile(newest), newest.columns).records
-        touched = rows_touched(session)
-        session.close()
-    time = datetime.fromtimestamp(world.time_ns((before or TICKS) - 1) // S, UTC).replace(tzinfo=None)
+    before_ns = None if before is None else filled.world.time_ns(before)
+    found, touched = filled.asked(Latest(filled.cpu, ("usage_user",), before_ns, keys))
+    time = datetime.fromtimestamp(filled.world.time_ns((before or TICKS) - 1) // S, UTC).replace(tzinfo=None)
     hosts = keys or [f"host_{number}" for number in range(SERIES)]
     assert sorted(row[:2] for row in found) == sorted((time, host) for host in hosts)
     # Of a few series, the rows after the moment are read, up to three times each.
@@ -100,32 +105,16 @@ def test_the_newest_row_of_a_series_is_looked_up_by_key(
     assert touched < 12 * len(found) + 20 + most, touched
 
 
-@each_key
 @pytest.mark.parametrize("hosts", [("host_3",), ("host_3", "host_98", "host_7")])
-def test_a_window_of_some_series_is_looked_up_by_series_and_time(
-    mysql_server: Callable[[str], MariadbServer | MysqlServer], product: str, schema: str, hosts: tuple[str, ...]
-) -> None:
-    target = {"mariadb": MARIADB, "mysql": MYSQL}[product]
-    layout = target.schemas[schema]
-    world = World(WorldSpec("cpu-only", SERIES, 1, START_NS, 10 * S))
-    (cpu,) = world.measurements
-    window = Window(world.time_ns(150), world.time_ns(156))
-    with new_database(mysql_server(product).endpoint) as url:
-        session = target.connect(url, layout)
-        session.run(layout.create([cpu], world.tags()))
-        for batch in world.batches(0, points=10_000, last_tick=TICKS):
-            session.write(layout.encode(batch, WriteMode.BULK))
-        session.run(layout.settle([cpu]))
-        for query, rows in (
-            (Raw(cpu, ("usage_user",), window, hosts), 6 * len(hosts)),
-            (Above(cpu, ("usage_user",), "usage_idle", -1.0, window, hosts), 6 * len(hosts)),
-            (Bucketed(cpu, ("usage_user",), "max", 60 * S, window, hosts), 1),
-            (Grouped(cpu, ("usage_user",), "mean", 60 * S, window, hosts), len(hosts)),
-        ):
-            session.run([Statement("FLUSH STATUS")])
-            found = session.query(layout.compile(query), query.columns).records
-            touched = rows_touched(session)
-            assert len(found) == rows, query
-            # By time the rows of the window itself are few.
-            assert touched < (8 * SERIES if layout.by_time else 100 * len(hosts)), (query, touched)
-        session.close()
+def test_a_window_of_some_series_is_looked_up_by_series_and_time(filled: Filled, hosts: tuple[str, ...]) -> None:
+    cpu, window = filled.cpu, Window(filled.world.time_ns(150), filled.world.time_ns(156))
+    for query, rows in (
+        (Raw(cpu, ("usage_user",), window, hosts), 6 * len(hosts)),
+        (Above(cpu, ("usage_user",), "usage_idle", -1.0, window, hosts), 6 * len(hosts)),
+        (Bucketed(cpu, ("usage_user",), "max", 60 * S, window, hosts), 1),
+        (Grouped(cpu, ("usage_user",), "mean", 60 * S, window, hosts), len(hosts)),
+    ):
+        found, touched = filled.asked(query)
+        assert len(found) == rows, query
+        # By time the rows of the window itself are few.
+        assert touched < (8 * SERIES if filled.layout.by_time else 100 * len(hosts)), (query, touched)
