@@ -148,3 +148,21 @@ def test_a_damaged_file_is_a_note_on_the_page(measured: Path) -> None:
     (measured / "one" / "sar.parquet").write_bytes(b"nonsense")
     page = write_report(measured).read_text(encoding="utf-8")
     assert "sar.parquet is damaged" in page
+
+
+def test_each_node_has_a_line_of_cores_memory_and_reads():
+    rows = [
+        {"node": node, "second": second, "cpu_percent": 50 * place, "rss_bytes": 1e6 * place, "read_bytes": second}
+        for place, node in enumerate(("node 1", "node 2", "vmagent"), 1)
+        for second in (0.0, 1.0, 2.0)
+    ]
+    figure = system_plots.nodes(pd.DataFrame(rows))
+    cores, memory, disk = figure.axes
+    assert [panel.get_title(loc="left") for panel in figure.axes] == [
+        "CPU of each node", "Memory of each node", "Disk reads of each node"
+    ]  # fmt: skip
+    assert [line.get_label() for line in cores.lines] == ["node 1", "node 2", "vmagent"]
+    assert [list(line.get_ydata()) for line in cores.lines] == [[0.5] * 3, [1.0] * 3, [1.5] * 3]  # type: ignore[arg-type]
+    assert [line.get_ydata()[0] for line in memory.lines] == [1e6, 2e6, 3e6]  # type: ignore[index]
+    assert [list(line.get_ydata()) for line in disk.lines] == [[0.0, 1.0, 2.0]] * 3  # type: ignore[arg-type]
+    assert len({line.get_color() for line in cores.lines}) == 3
