@@ -199,13 +199,14 @@ class SqlText(Dialect):
         """Return the subquery for columns `x` of the newest row of the series `t`, and the condition for its keys."""
         m = query.measurement
         same = ['x."tags_id" = t."id"', *self.before(query, "x")]
-        where = [] if query.keys is None else [self.among(f"t.{quoted(m.key or '')}", query.keys)]
+        key = f"t.{quoted(m.key or '')}"
+        where = "" if query.keys is None else f"WHERE {self.among(key, query.keys)}"
         newest = (
             f"  SELECT {columns} FROM {quoted(m.name)} x\n"
             f"  WHERE {' AND '.join(same)}\n"
             f"  ORDER BY {self.newest_first} LIMIT 1"
         )
-        return newest, f"WHERE {where[0]}" if where else ""
+        return newest, where
 
     def statement(self, query: Query) -> Statement:
         """Return the query's text and parameters."""

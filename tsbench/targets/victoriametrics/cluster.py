@@ -107,7 +107,9 @@ class ClusterSession(NodesSession[VictoriaSession]):
                 return nodes
             sent = [queue.sent.get(number, 0) for number in nodes]
             calm, before = (calm + 1 if sent == before else 0), sent
-            if len(nodes) < len(self._nodes) and calm >= (_CALM if _have_taken(nodes, queue) else _LONG_CALM):
+            if len(nodes) == len(self._nodes) or calm < _CALM:
+                continue
+            if calm >= _LONG_CALM or _have_taken(nodes, queue):
                 return nodes
         text = f"vmagent has not delivered all points after {limit_s:g} s ({queue.undelivered:,} blocks wait)"
         raise OpError(Outcome.UNKNOWN, "timeout", f"VictoriaMetrics: {text}")
