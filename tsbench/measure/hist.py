@@ -64,8 +64,13 @@ def _highest_equivalent(index: int) -> int:
 
 
 def rank_of(percent: float, total: int) -> int:
-    """Return the rank of a percentile among `total` sorted values, from 1; rounds half up, as HdrHistogram does."""
-    return max(1, int(min(percent, 100.0) * total / 100.0 + 0.5))
+    """Return the nearest rank of a percentile among `total` sorted values, from 1: at least `percent` % are up to it.
+
+    The ceiling, as in HdrHistogram from 2.1.12 on. Rounding to the nearest whole number, as before, made the p99 of 392
+    values the 388th, which only 98.98 % do not exceed.
+    """
+    exact = min(percent, 100.0) * total / 100.0
+    return max(1, math.ceil(exact * (1 - 1e-12)))  # 99.9 % of 1,000 is 999.0000000000001 in floating point
 
 
 def values_needed(percent: float) -> int:
