@@ -89,7 +89,7 @@ def test_each_gate_is_a_case_and_a_failed_one_is_a_failure_of_its_own(gated: Pat
 
 def test_the_time_of_a_run_and_its_figures_are_in_the_suite(gated: Path):
     cell = ResultSet.read(gated).cells[0]
-    summary = cell.summary.model_copy(update={"durations_s": {"load": 1.5, "measure": 20.25}})
+    summary = cell.summary.model_copy(update={"durations_s": {"total": 21.75, "load": 1.5, "measure": 20.25}})
     (suite,) = ET.fromstring(of_cell("q", gated, summary=summary))
     assert suite.get("time") == "21.750"
     assert sum(float(case.get("time", "nan")) for case in suite.iter("testcase")) == 21.75
