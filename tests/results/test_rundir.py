@@ -6,7 +6,7 @@ import pytest
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.results.json_files import read_json
-from tsbench.results.rundir import FORMAT, RunDir, find_runs, write_json
+from tsbench.results.rundir import FORMAT, RunDir, find_runs, new_set, undated, write_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,3 +124,16 @@ def test_a_run_of_another_format_is_refused_with_the_cure(tmp_path: Path) -> Non
         list(find_runs(tmp_path))
     RunDir(tmp_path / "a").write_json("status.json", {"format": FORMAT, "state": "complete"})
     assert len(list(find_runs(tmp_path))) == 1
+
+
+def test_sets_that_begin_in_one_second_have_a_directory_each(tmp_path: Path) -> None:
+    made = [new_set(tmp_path / "out", "load-sqlite") for _ in range(3)]
+    assert len(set(made)) == 3
+    assert all(path.is_dir() and undated(path) == "load-sqlite" for path in made)
+
+
+@pytest.mark.parametrize("out", ["file", "file/below"])
+def test_a_place_that_takes_no_results_is_named_with_the_cure(tmp_path: Path, out: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserMistake, match=r"cannot write to .*; choose another place with --out"):
+        new_set(tmp_path / out, "load-sqlite")

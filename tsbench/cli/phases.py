@@ -13,7 +13,7 @@ from tsbench.cli.generate import End, Form, Interval, Scale, Start, Yes, given_o
 from tsbench.cli.listing import target_names
 from tsbench.cli.output import fail, say, stderr
 from tsbench.errors import UserMistake
-from tsbench.results.rundir import dated
+from tsbench.results.rundir import new_set
 from tsbench.text import short_path
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def load(
         if not yes and (why := too_many_points(min(points, limit or points))):
             raise UserMistake(f"this would {why[0]}; change --start, --end, --interval or --scale, {YES}")
     pace = Pace(rate, None if duration is None else parsed("--duration", duration, _seconds))
-    results = new_results(out, f"load-{target}")
+    results = new_set(out, f"load-{target}")
     with CellProgress(stderr, f"load {target}") as progress:
         summary = load_points(spec, results, progress, limit=limit, pace=pace)
     return ended(results, summary, _loaded_line(summary))
@@ -152,7 +152,7 @@ def query(
             world, window_ns, asked = read_queries(file, whole)
             spec = RunSpec.model_validate({**about, "world": world, "load": {"window": window_ns}})
         made = peer_queries.functions_of(registry.get(target)) if functions else ()
-        results = new_results(out, name)
+        results = new_set(out, name)
         with CellProgress(stderr, f"query {target}", unit="queries") as progress:
             note = partial(setattr, progress, "note")
             summary, times, limited = ask(spec, asked, results, progress, how, note, made)
@@ -273,14 +273,6 @@ def expect_loadable(spec: Any) -> None:
     if spec.world.interval % step_ns or spec.world.start % step_ns:
         text = f"{spec.target.name} stores times to {step_ns:,} ns; give --start and --interval in multiples of that"
         raise UserMistake(text)
-
-
-def new_results(out: Path, name: str) -> Path:
-    """Return the directory of a new result set, which is not made yet."""
-    results = out / dated(name)
-    if results.exists():
-        raise UserMistake(f"{results} is there already; wait a second, or choose another --out")
-    return results
 
 
 def ended(results: Path, summary: Summary, *lines: str) -> int:

@@ -240,9 +240,30 @@ _STAMP = "%Y%m%d-%H%M%S"
 _STAMPED = len("20261123-101500-")
 
 
-def dated(name: str) -> str:
-    """Return the name of a new result set's directory: the time now (UTC), and a name."""
-    return f"{time.strftime(_STAMP, time.gmtime())}-{name}"
+def dated(name: str, time_s: float | None = None) -> str:
+    """Return the name of a new result set's directory: an epoch time in s (default: now), in UTC, and a name."""
+    return f"{time.strftime(_STAMP, time.gmtime(time_s))}-{name}"
+
+
+def new_set(out: Path, name: str) -> Path:
+    """Create the directory of a new result set and return it; of two that begin in one second, one is dated later.
+
+    Raises
+    ------
+    UserMistake
+        If it cannot be made.
+    """
+    time_s = time.time()
+    while True:
+        results = out / dated(name, time_s)
+        try:
+            results.mkdir(parents=True)
+        except OSError as error:
+            if not results.is_dir():
+                raise UserMistake(f"cannot write to {out}: {error.strerror}; choose another place with --out") from None
+            time_s += 1
+        else:
+            return results
 
 
 def undated(results: Path) -> str:

@@ -15,7 +15,7 @@ from tsbench.errors import Broken, UserMistake, typed_line
 from tsbench.measure.gates import checked_gate
 from tsbench.report import lacking
 from tsbench.results.reading import keeps_tables
-from tsbench.results.rundir import ERRORS_FILE, RunDir, dated
+from tsbench.results.rundir import ERRORS_FILE, RunDir, new_set
 from tsbench.results.summary import SERVER_DEATHS, Knee, SetSummary, Summary
 from tsbench.run.lifecycle import run_cell
 from tsbench.run.phases import Quiet
@@ -175,12 +175,9 @@ def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Pat
     if resume is not None:
         check_resumable(scenario, cells, resume)
         return resume
-    results = out / dated(scenario.name)
+    results = new_set(out, scenario.name)
     try:
-        results.mkdir(parents=True)
         shutil.copyfile(scenario.path, results / "scenario.toml")
-    except FileExistsError:
-        raise UserMistake(f"{results} is there already; wait a second, or resume it with --resume {results}") from None
     except OSError as error:
         raise UserMistake(f"cannot write to {out}: {error.strerror}; choose another place with --out") from None
     return results
