@@ -32,7 +32,7 @@ def test_a_long_text_fits_into_a_key_of_a_file_and_counts_of_many_processes_stay
     texts = ErrorTexts()
     texts.add(ValueError("x" * 100_000 + "\x1b[31m\n"))
     ((text, count),) = texts.most_common().items()
-    assert (len(text), text.isprintable(), count) == (LIMITS.json_key, True, 1)
+    assert (len(text), text.isprintable(), count) == (LIMITS.error_text, True, 1)
     merged = ErrorTexts({f"no series {number}": 1 for number in range(50 * MOST_TEXTS)}).most_common()
     assert len(merged) == MOST_TEXTS + 1
     assert sum(merged.values()) == 50 * MOST_TEXTS

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from tsbench.errors import UserMistake
-from tsbench.results.manifest import Clock, Host, Manifest, check_same_world, check_world
+from tsbench.results.manifest import Clock, Created, Host, Manifest, check_same_world, check_world
 from tsbench.results.rundir import FORMAT, RunDir
 
 if TYPE_CHECKING:
@@ -86,3 +86,13 @@ def test_a_damaged_manifest_is_for_the_report_to_note(tmp_path: Path):
     (run / "env.json").write_text("{")
     check_world(run, 1)
     check_same_world([run, run_of(tmp_path, "b", 1)])
+
+
+def test_what_a_server_holds_may_be_more_than_reports_show(tmp_path: Path):
+    run = RunDir.create(tmp_path, "one")
+    names = tuple(f"disk_{number}" for number in range(2_000))
+    letters = "m" * 60_000  # InfluxDB takes names of up to 64 KiB
+    created = Created(endpoint="http://127.0.0.1:1", found={}, others=names, made={f"measurement {letters}": ""})
+    Manifest(created=created).write(run)
+    assert (manifest := Manifest.read(run)) is not None
+    assert manifest.created == created

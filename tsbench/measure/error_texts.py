@@ -26,7 +26,7 @@ class ErrorTexts:
 
     def add(self, error: Exception) -> None:
         """Count an error by its text."""
-        text = shortened(str(error), LIMITS.json_key)
+        text = shortened(str(error), LIMITS.error_text)
         if text in self._counts or len(self._counts) < MOST_TEXTS:
             self._counts[text] += 1
         else:

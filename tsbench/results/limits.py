@@ -38,8 +38,10 @@ class Limits:
     """A run's own JSON files have a tenth of that at most: 100 ops of 45 values, 1,000 settings of a server."""
     json_depth: int = 30
     json_digits: int = 25
-    json_key: int = 1_000
-    """Characters of a key; keys are texts of errors at the longest."""
+    json_key: int = 70_000
+    """Characters of a key; keys may be names in a database, and InfluxDB's have 64 KiB at the longest."""
+    error_text: int = 1_000
+    """Characters that are kept of an error's text."""
     entries: int = 1_000
     """Entries of each object or list that reports show (`json_files.Named`, `json_files.Several`)."""
     table_bytes: int = 200_000_000

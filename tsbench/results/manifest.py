@@ -19,10 +19,11 @@ FILE = "env.json"
 class Created(Part):
     """What a run created on a server that tsbench did not start; see `run.cleanup`."""
 
+    # As many as a server has, which may be more than reports show: the file's own limits bound them.
     endpoint: Text
-    found: Named[Text]
-    others: Several[Text] = ()
-    made: Named[Text] | None = None
+    found: dict[str, Text]
+    others: tuple[Text, ...] = ()
+    made: dict[str, Text] | None = None
 
 
 class Host(Part):
