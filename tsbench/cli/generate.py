@@ -75,9 +75,9 @@ def generate(
     points = points_of(spec.use_case, spec.form, spec.scale, ticks)
     if not yes and (why := too_many_points(points)):
         raise UserMistake(f"this would {why[0]}; change {keys}, {YES}")
-    generator.checked(spec, end_ns, form, measurement)  # before the file is opened
+    chosen = generator.checked(spec, end_ns, form, measurement)[-1]  # before the file is opened
     with CellProgress(stderr, spec.use_case) as progress, generator.output(out, force=force) as file:
-        progress.phase(f"generate {form}", max(1, ticks) * spec.scale)
+        progress.phase(f"generate {form}", max(1, ticks) * spec.scale * len(chosen))
         done = generator.generate(spec, end_ns, form, file, progress.advance, measurement=measurement)
     rate = done.points / done.seconds if done.seconds else 0.0
     text = f"{done.points:,} points, {done.values:,} values, {units.format_size(done.nbytes)}, {rate:,.0f} points/s"

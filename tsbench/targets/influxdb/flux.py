@@ -93,7 +93,7 @@ def with_tags_renamed(stored: str) -> str:
 def other_measurements(measurements: Sequence[Measurement]) -> str:
     """Return the text for the names of all measurements but these that have points, as a column `_value`."""
     known = " and ".join(f'r["_measurement"] != {text_literal(m.name)}' for m in measurements)
-    steps = [f"range(start: {_EARLIEST}, stop: {_FOREVER})", f"filter(fn: (r) => {known})", "limit(n: 1)"]
+    steps = [f"range(start: {_EARLIEST}, stop: {_FOREVER})", f"filter(fn: (r) => {known or 'true'})", "limit(n: 1)"]
     steps += ['keep(columns: ["_measurement"])', "group()", 'distinct(column: "_measurement")']
     return "\n  |> ".join(["from(bucket: bucket)", *steps])
 
