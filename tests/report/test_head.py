@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -151,7 +152,7 @@ def test_a_repeat_that_is_invalid_is_left_out_while_others_stand(tmp_path: Path)
     found = sides(make_results(tmp_path / "r", shapes))
     assert [(side.repeats, side.stands) for side in found.sides] == [(2, True), (3, True)]
     assert found.sides[0].rounds == (2, 3)
-    assert "Not shown: 1 of 3 runs of alpha-wide, less valid than the others; " in answer(found)[-1]
+    assert "Open: 1 of 3 runs of alpha-wide is left out: less valid than the others." in answer(found)
 
 
 def test_a_round_that_has_no_summary_yet_belongs_to_its_side(tmp_path: Path):
@@ -180,40 +181,40 @@ def test_an_undecided_gate_is_neither_held_nor_broken(tmp_path: Path):
     unsure = GateResult("write:p99<50ms", 4e7, "undecided", "40.0 ms")
     shapes[1] = replace(shapes[1], gates=(unsure,))
     said = answer(sides(make_results(tmp_path / "r", shapes)))
-    assert said[0].startswith("alpha-wide holds a rate of 500")
-    assert "whether alpha-wide at a rate of 1,000 passes write:p99<50ms (a longer run)" in said[-1]
+    assert said[0].startswith("Limit: alpha-wide holds a rate of 500")
+    assert "Open: a longer run would show whether alpha-wide at a rate of 1,000 passes write:p99<50ms." in said
 
 
 def test_an_undecided_gate_at_a_low_load_does_not_hide_that_higher_ones_held(tmp_path: Path):
     shapes = [replace(one, seconds=1, warmup=0) for one in ramp()[-4:-2]]
     shapes[0] = replace(shapes[0], gates=(GateResult("write:p99<50ms", 4e7, "undecided", "40.0 ms"),))
     said = answer(sides(make_results(tmp_path / "r", shapes)))
-    assert said[0] == "gamma-columns holds a rate of 1,000, the highest that was tried."
-    assert "whether gamma-columns at a rate of 500 passes write:p99<50ms (a longer run)" in said[-1]
+    assert said[0] == "Limit: gamma-columns holds a rate of 1,000, the highest that was tried."
+    assert "Open: a longer run would show whether gamma-columns at a rate of 500 passes write:p99<50ms." in said
 
 
 def test_a_set_that_no_scenario_made_is_told_how_runs_are_repeated(tmp_path: Path):
     results = make_results(tmp_path / "r", [Shape(seconds=2, warmup=0, rate=5)])
-    assert "(run with --repeat 8)" in answer_of(ResultSet.read(results))[-1]
+    assert "; --repeat 8 shows" in answer_of(ResultSet.read(results))[-1]
     (results / "scenario.toml").unlink()
-    assert "(tsbench run SCENARIO --repeat 8)" in answer_of(ResultSet.read(results))[-1]
+    assert "; tsbench run SCENARIO --repeat 8 shows" in answer_of(ResultSet.read(results))[-1]
 
 
 def test_sides_of_which_the_same_gate_is_undecided_are_named_at_once(tmp_path: Path):
     unsure = (GateResult("write:p99<50ms", 4e7, "undecided", "40.0 ms"),)
     shapes = [Shape(cell=cell, seconds=2, warmup=0, rate=5, gates=unsure) for cell in ("a-x", "b-x")]
-    said = answer(sides(make_results(tmp_path / "r", shapes)))[-1]
-    assert "whether a-x and b-x pass write:p99<50ms (a longer run)" in said
+    said = answer(sides(make_results(tmp_path / "r", shapes)))
+    assert "Open: a longer run would show whether a-x and b-x pass write:p99<50ms." in said
 
 
 def test_the_loads_at_which_a_gate_is_undecided_are_named_at_once_and_none_of_them_has_passed(tmp_path: Path):
     unsure = GateResult("write:p99<50ms", 4e7, "undecided", "40.0 ms")
     shapes = [replace(one, seconds=1, warmup=0, gates=(unsure,)) for one in ramp()]
     found = sides(make_results(tmp_path / "r", shapes))
-    said = answer(found)[-1]
+    said = answer(found)
     loads = "500, 1,000, 2,000 and 4,000"
     for name in ("alpha-wide", "beta-narrow", "gamma-columns"):
-        assert f"whether {name} at a rate of {loads} passes write:p99<50ms (a longer run)" in said
+        assert f"Open: a longer run would show whether {name} at a rate of {loads} passes write:p99<50ms." in said
     assert {row.verdict.text for row in head_of(found).rows} == {"undecided"}
 
 
@@ -221,9 +222,10 @@ def test_console_markdown_and_json_have_the_same_answer(ramped: Path, tmp_path: 
     said = answer(sides(ramped))
     out = io.StringIO()
     print_summary(Console(file=out, width=2_000), ramped)
-    assert out.getvalue().splitlines()[: len(said)] == list(said)
+    assert [re.sub(": +", ": ", line, count=1) for line in out.getvalue().splitlines()[: len(said)]] == list(said)
     page = markdown.document([ResultSet.read(ramped)])
-    assert all(sentence in page for sentence in said)
+    lines = [line.partition(": ") for line in said]
+    assert all(f"- **{label}**: {text.replace('<', '&lt;')}" in page for label, _, text in lines)
     Exports(json=tmp_path / "x.json").write([ramped])
     assert json.loads((tmp_path / "x.json").read_text())["answer"] == list(said)
 

@@ -1,16 +1,15 @@
-"""The answer in at most five sentences, made from the findings; never more than the figures carry.
+"""The answer in lines of at most 30 words, one per question, made from the findings; never more than the figures carry.
 
-What was not shown is said last, with what would show it.
+What is open is said last, with what would show it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tsbench.measure.bottleneck import CLIENT, QUIET
-from tsbench.report.findings import ECONOMY, LOADS, MOST_NAMES, RULES, compare, joined, middle, names_of, told_once
+from tsbench.report.findings import LOADS, MOST_NAMES, RULES, compare, joined, middle, names_of, told_once
 from tsbench.report.sides import ends_of, sides_of
 from tsbench.text import shortened
 from tsbench.units import format_factor
@@ -18,17 +17,17 @@ from tsbench.units import format_factor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tsbench.measure.statistics import Interval
     from tsbench.report.cells import Cell, ResultSet
     from tsbench.report.findings import Finding, Rule
     from tsbench.report.sides import Side, Sides
     from tsbench.results.summary import ClaimRow
 
-_REPEAT = "run with --repeat 8"
+_REPEAT = "--repeat 8"
 _REPEAT_SCENARIO = "tsbench run SCENARIO --repeat 8"
 """For a set that no scenario file made: of a page in the browser, of bare Locust, of a single load."""
 _SAME = "reproduced"
-_TIED = tuple(f"{rule.name} is not told apart" for rule in (*RULES, *LOADS))
+_NAMED = 3
+"""Sides that a line names where there are more than one beyond them; the others are counted."""
 
 
 def judged_sides(found: ResultSet, whole: Sides | None = None) -> Sides:
@@ -43,47 +42,41 @@ def judged_sides(found: ResultSet, whole: Sides | None = None) -> Sides:
 def answer_of(found: ResultSet, judged: Sides | None = None) -> tuple[str, ...]:
     """Return the answer of a result set: `answer` of its `judged_sides`, which may be known."""
     said = answer(judged or judged_sides(found), _REPEAT if found.scenario else _REPEAT_SCENARIO)
-    study = _study(found.summary.claims)
-    return (*study, *(said if len(said) < 5 or not study else (*said[:3], said[-1])))
+    return (*_study(found.summary.claims), *said)
 
 
 def answer(found: Sides, repeat: str = _REPEAT) -> tuple[str, ...]:
-    """Return the answer of some sides: at most five sentences, the same whatever the order of the runs.
+    """Return the answer of some sides, one line per question of a reader: `Label: sentence.`, whatever their order.
 
-    `repeat` is what shows how much starts differ.
+    What does not count and which gates failed is said first, what is open last. `repeat` is what shows how much starts
+    differ.
     """
     sides = sorted(found.sides, key=lambda side: (side.name, side.at or 0.0))
     counted = [side for side in sides if side.stands]
+    lines = [("Result", "no run counts")] * (not counted) + _not_counted(sides, found)
     if not counted:
-        return (f"No run counts: {joined([f'{_where(s, found)} is {s.validity}{_why(s)}' for s in sides])}.",)
+        return _written(lines)
     at = _compared_at(counted, found.axis)
     here = [side for side in counted if side.at == at]
-    place = _place(at, here, counted, found)
     unshown: list[str] = []
     rules = LOADS if found.searches_loads else (*LOADS[:1], *RULES) if found.only_loads else RULES
     findings = compare(here, found.loop, unshown, rules)
-    sentences = [_ramp(counted, found, unshown) if found.axis else _gates_of_all(here)]
-    if len(here) == 1:
-        sentences.append(place + _alone(here[0], found.loop))
-    elif findings and all(not finding.others for finding in findings):
-        sentences.append(place + _tie(findings, here))
-    else:
-        sentences += [
-            place + text if text and not number else text
-            for number, text in enumerate((_speed(findings), _economy(findings)))
-        ]
-    unshown += [
-        f"{len(side.left_out)} of {len(side.cells)} runs of {_where(side, found)}, less valid than the others"
-        for side in counted
-        if side.left_out
-    ]
+    lines += _ramp(counted, found, unshown) if found.axis else _gates(here)
+    lines += _place(at, here, counted, found)
+    lines += _alone(here[0], found.loop) if len(here) == 1 else [(one.rule.label, _line(one)) for one in findings]
+    for side in counted:
+        if side.left_out:
+            number = f"{len(side.left_out)} of {len(side.cells)} runs of {_where(side, found)}"
+            are = "is" if len(side.left_out) == 1 else "are"
+            unshown.append(f"{number} {are} left out: less valid than the others")
     judged = counted if found.axis else here
     unshown += _longer_runs([side for side in judged if side.undecided], found)
     unshown += _busy_machine(judged)
-    if not found.axis and not sentences[0]:
-        sentences.append(_gates_of_some(here))
-    sentences += [_not_counted(sides, found), _unshown(findings, here, sides, unshown, repeat)]
-    return tuple(f"{_begun(text)}." for text in sentences if text)[:5]
+    return _written([*lines, *_unshown(findings, here, sides, unshown, repeat)])
+
+
+def _written(lines: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(f"{label}: {text}." for label, text in lines)
 
 
 def said_reasons(cells: Sequence[Cell], sentences: Sequence[str]) -> tuple[str, ...]:
@@ -103,11 +96,6 @@ def reasons_of(cells: Sequence[Cell], said: Sequence[str] = ()) -> list[tuple[st
     return found
 
 
-def _begun(text: str) -> str:
-    """Return a sentence that begins with a capital, or with a name as it is written."""
-    return text[0].upper() + text[1:] if text.startswith(_TIED) else text
-
-
 def _study(claims: Sequence[ClaimRow]) -> tuple[str, ...]:
     """Return how many of a study's findings were found here too; nothing without a study."""
     if not claims:
@@ -117,133 +105,126 @@ def _study(claims: Sequence[ClaimRow]) -> tuple[str, ...]:
             if verdict != _SAME]  # fmt: skip
     same = verdicts[_SAME]
     first = f"{same} of the study's {len(claims)} findings {'was' if same == 1 else 'were'} {_SAME}"
-    return (f"{'; '.join([first, joined(rest)] if rest else [first])}.",)
+    return _written([("Study", "; ".join([first, joined(rest)] if rest else [first]))])
 
 
-# --- sentences --------------------------------------------------------------------------------------------------------
+# --- lines ------------------------------------------------------------------------------------------------------------
 
 
-def _speed(findings: Sequence[Finding]) -> str:
-    """Return who is faster, by how much, and of what no difference was found."""
-    told = [one for one in findings if one.rule not in ECONOMY and one.others]
-    text = ""
-    for leaders, group in groupby(told, key=lambda one: one.leaders):
-        clauses = [f"{_verb(one)} ({_evidence(one)})" for one in group]
-        text += f"{', but ' if text else ''}{names_of(side.name for side in leaders)} {joined(clauses)}"
-    return _with_ties(text, [one for one in findings if one.rule not in ECONOMY and not one.others])
+def _line(finding: Finding) -> str:
+    """Return who is best in a figure, who is within the margin, and by what factors the others are behind."""
+    rule = finding.rule
+    if not finding.others:
+        names = [side.name for side in finding.leaders]
+        return f"no difference found between {_listed(names, _room(finding))} ({_figures(rule, finding.leaders)})"
+    left = _room(finding) - len(finding.leaders)
+    names = [side.name for side in finding.leaders]
+    # Of a load, the rate is not that of the generator of ops.
+    is_least = rule.is_rate and rule not in LOADS and any(side.is_generators for side in finding.leaders)
+    shown = f"{'at least ' * is_least}{_figures(rule, finding.leaders)}"
+    behind = []
+    if between := finding.between:
+        are = "is" if len(between) == 1 else "are"
+        within = f"{are} within the margin ({_range(rule, between)})"
+        behind.append(f"{_listed([side.name for side in between], left)} {within}")
+        left -= len(between)
+    behind += _behind(finding, left)
+    are = "is" if len(names) == 1 else "are"
+    return f"{_listed(names, _room(finding))} {are} {rule.best} ({shown}); {', '.join(behind)}"
 
 
-def _economy(findings: Sequence[Finding]) -> str:
-    """Return who is smaller, steadier and cheaper in CPU, by how much, and of what no difference was found."""
-    told = sorted(
-        (one for one in findings if one.rule in ECONOMY and one.others),
-        key=lambda one: next(n for n, other in enumerate(findings) if other.leaders == one.leaders and other.others
-                             and other.rule in ECONOMY),
-    )  # fmt: skip
-    parts = []
-    for leaders, group in groupby(told, key=lambda one: one.leaders):
-        clauses = [f"{_verb(one)} ({_evidence(one)})" for one in group]
-        are = "is" if len(leaders) == 1 else "are"
-        parts.append(f"{names_of(side.name for side in leaders)} {are} {joined(clauses)}")
-    return _with_ties("; ".join(parts), [one for one in findings if one.rule in ECONOMY and not one.others])
+def _behind(finding: Finding, left: int) -> list[str]:
+    """Return a clause for each of the first `left` of the other sides, and one for the rest."""
+    one, many, words = finding.rule.worse
+    others = finding.others
+    number = len(others) if len(others) <= max(left, 1) else max(left, 0)
+    said: list[str] = []
+    for side in others[:number]:
+        factor = finding.ahead[side.name]
+        times = f"{_factor(factor.estimate, finding.by_test)} times"
+        figure = finding.rule.text(middle(finding.rule.key, side))
+        if finding.by_test and factor.least != factor.most:
+            figure += f"; factor {_factor(factor.least, True)} to {_factor(factor.most, True)}"
+        said.append(f"{side.name} {times if said else f'{one} {words.format(times)}'} ({figure})")
+    if rest := others[number:]:
+        factors = sorted(finding.ahead[side.name].estimate for side in (rest[0], rest[-1]))
+        times = " to ".join(dict.fromkeys(_factor(factor, False) for factor in factors)) + " times"
+        count = f"{len(rest)} others"
+        said.append(f"{count}, {times}" if said else f"{count} {many} {words.format(times)}")
+    return said
 
 
-def _verb(finding: Finding) -> str:
-    is_comparative = bool(finding.between) or len(finding.leaders + finding.others) == 2
-    words = finding.rule.two if is_comparative else finding.rule.many
-    verb, _, rest = words.partition(" ")
-    return f"{verb.removesuffix('s')} {rest}" if len(finding.leaders) > 1 and verb.endswith("s") else words
+def _room(finding: Finding) -> int:
+    """Return how many sides a line names: all of a few, the best of many."""
+    sides = len(finding.leaders) + len(finding.between) + len(finding.others)
+    return sides if sides <= _NAMED + 1 else _NAMED
 
 
-def _evidence(finding: Finding) -> str:
-    """Return the leaders' figures, those of the next and the last of the others, the factors, and who may be either."""
-    rule, by_test = finding.rule, finding.by_test
-    shown = _range([middle(rule.key, side) for side in finding.leaders], rule)
-    of_ops = rule.is_rate and rule not in LOADS  # a load's rate is not that of the generator of ops
-    least = "at least " if of_ops and any(side.is_generators for side in finding.leaders) else ""
-    ends = finding.others[:: max(1, len(finding.others) - 1)]
-    against = [f"{rule.text(middle(rule.key, s))} of {s.name}, {_times(finding.ahead[s.name], by_test)}" for s in ends]
-    unplaced = f"; {_unplaced(finding)}" if finding.between else ""
-    return f"{least}{rule.before}{shown}{rule.after} against {', to '.join(against)}{unplaced}"
+def _listed(names: Sequence[str], most: int) -> str:
+    """Return names in a list; of more than `most` the first ones and the number of the others."""
+    shown = names if len(names) <= max(most, 1) else names[: max(most, 0)]
+    more = len(names) - len(shown)
+    return joined([*shown, *([f"{more} others"] if more else [])])
 
 
-def _unplaced(finding: Finding) -> str:
-    """Return the sides that may be as good as the leaders or as bad as the others, with their figures."""
-    sides, rule = finding.between, finding.rule
-    shown = _range([middle(rule.key, side) for side in sides], rule)
-    return f"{names_of(side.name for side in sides)} with {shown} {'is' if len(sides) == 1 else 'are'} not told apart"
+def _figures(rule: Rule, sides: Sequence[Side]) -> str:
+    return f"{rule.before}{_range(rule, sides)}{rule.after}"
 
 
-def _range(found: Sequence[Interval], rule: Rule) -> str:
-    texts = [rule.text(one) for one in found]
-    if len(texts) == 2:
-        return joined(texts)
-    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
+def _range(rule: Rule, sides: Sequence[Side]) -> str:
+    """Return the figures of one side or two, of more from the first to the last, with their unit once."""
+    texts = [*dict.fromkeys(rule.text(middle(rule.key, side)) for side in sides)]
+    if len(texts) == 1:
+        return texts[0]
+    first, last = texts[0], texts[-1]
+    number, _, unit = first.rpartition(" ")
+    if number and last.endswith(f" {unit}"):
+        first = number
+    return f"{first} {'and' if len(sides) == 2 else 'to'} {last}"
 
 
-def _times(factor: Interval, by_test: bool) -> str:
-    if not by_test or factor.least == factor.most:
-        return format_factor(factor.estimate)
-    least, most = (f"{end:.2f}x" if end < 10 else format_factor(end) for end in (factor.least, factor.most))
-    estimate = f"{factor.estimate:.2f}x" if factor.estimate < 10 else format_factor(factor.estimate)
-    return f"{estimate}, interval {least} to {most}"
+def _factor(factor: float, precise: bool) -> str:
+    return f"{factor:.2f}" if precise and factor < 10 else format_factor(factor).removesuffix("x")
 
 
-def _with_ties(text: str, ties: Sequence[Finding]) -> str:
-    if not ties:
-        return text
-    said = [f"{one.rule.name} is not told apart ({_both(one)})" for one in ties]
-    return f"{text}{'; ' if text else ''}{joined(said)}"
-
-
-def _both(finding: Finding) -> str:
-    """Return the figures of sides between which no difference was found: of more than two the range."""
-    return f"{_range([middle(finding.rule.key, side) for side in finding.leaders], finding.rule)}{finding.rule.after}"
-
-
-def _tie(findings: Sequence[Finding], sides: Sequence[Side]) -> str:
-    said = joined([f"{one.rule.name} ({_both(one)})" for one in findings])
-    are = "is" if len(findings) == 1 else "are"
-    runs = f"{sides[0].repeats} runs" if sides[0].repeats > 1 else "one run"
-    why = f"{'not told apart by' if findings[0].by_test else 'too close for'} {runs} of each"
-    return f"No difference between {names_of(side.name for side in sides)} was found: {said} {are} {why}"
-
-
-def _alone(side: Side, loop: str) -> str:
-    """Return the figures of the only side that counts."""
-    found = {r.key: (r, f"{r.text(middle(r.key, side))}{r.after}") for r in RULES if r.key in side.figures}
+def _alone(side: Side, loop: str) -> list[tuple[str, str]]:
+    """Return a line of each figure of the only side that counts."""
+    found = {rule.key: rule for rule in RULES if rule.key in side.figures}
     said = []
-    if rate := found.get("write_points_per_s"):
-        # a run of much think time is valid although the generator was its limit
-        is_more = loop == "closed" and (side.is_generators or side.limited_by == CLIENT)
-        said.append(f"writes {'at least ' if is_more else ''}{rate[1]}")
-    for about in ("write", "query"):
-        time = next((one for key, one in found.items() if one[0].about == about and not one[0].is_rate), None)
-        said += [f"has a {time[0].name} of {time[1]}"] if time else []
+    rate = found.get("write_points_per_s")
+    for about, does in (("write", "writes"), ("query", "answers")):
+        time = next((rule for rule in found.values() if rule.about == about and not rule.is_rate), None)
+        of_time = f"a {time.before}of {_range(time, [side])}" if time else ""
+        if about == "write" and rate:
+            # a run of much think time is valid although the generator was its limit
+            is_more = loop == "closed" and (side.is_generators or side.limited_by == CLIENT)
+            shown = f"{'at least ' * is_more}{_figures(rate, [side])}{f' with {of_time}' if of_time else ''}"
+            said.append((rate.label, f"{side.name} {does} {shown}"))
+        elif time:
+            said.append((time.label, f"{side.name} {does} with {of_time}"))
     if size := found.get("bytes_per_point"):
-        said.append(f"takes {size[1]}")
-    return f"{side.name} {joined(said) or 'counts, but has no figures'}"
+        said.append((size.label, f"{side.name} takes {_figures(size, [side])}"))
+    return said or [("Result", f"{side.name} counts, but has no figures")]
 
 
 # --- gates, ramps, what does not count and what was not shown ---------------------------------------------------------
 
 
-def _failures(side: Side) -> str:
-    return joined([f"{gate} ({_measured(text)})" for gate, text in sorted(side.failed.items())])
-
-
-def _gates_of_all(sides: Sequence[Side]) -> str:
-    if not all(side.failed for side in sides):
-        return ""
-    if len(sides) == 1:
-        return f"{sides[0].name} failed {_failures(sides[0])}"
-    return f"None passed: {joined([f'{side.name} failed {_failures(side)}' for side in sides])}"
-
-
-def _gates_of_some(sides: Sequence[Side]) -> str:
-    failed = [f"{side.name} failed {_failures(side)}" for side in sides if side.failed]
+def _gates(sides: Sequence[Side]) -> list[tuple[str, str]]:
+    """Return a line for each of the first sides that failed gates, and one for the sides that passed theirs."""
+    failed = [f"{side.name} failed {_named(side)}" for side in sides if side.failed]
     passed = [side.name for side in sides if side.passed and side.gated]
-    return f"{joined(failed)}; {names_of(passed)} passed" if failed and passed else joined(failed)
+    said = [*_first(failed, "others failed, too")]
+    if failed and passed:
+        said.append(f"{names_of(passed)} passed")
+    return [("Gates", text) for text in said]
+
+
+def _first(texts: Sequence[str], what: str) -> list[str]:
+    """Return the first texts, and how many others there are; `what` says of what."""
+    if len(texts) <= MOST_NAMES:
+        return [*texts]
+    return [*texts[:_NAMED], f"{len(texts) - _NAMED} {what}"]
 
 
 def _compared_at(sides: Sequence[Side], axis: str) -> float | None:
@@ -277,20 +258,20 @@ def at_load(axis: str, at: float, *, bare: bool = False) -> str:
     return {"drive.rate": f"a rate of {number}", "drive.users": f"{number} users"}.get(axis, f"{axis}={number}")
 
 
-def _place(at: float | None, here: Sequence[Side], counted: Sequence[Side], found: Sides) -> str:
+def _place(at: float | None, here: Sequence[Side], counted: Sequence[Side], found: Sides) -> list[tuple[str, str]]:
     if at is None:
-        return ""
+        return []
     names = {side.name for side in counted}
     holds = all(not side.failed for side in here) and len(here) == len(names)
     gated = any(side.failed or side.gated for side in counted)
-    which = ", the highest that all hold," if holds and gated and len(names) > 1 else ","
-    return f"At {at_load(found.axis, at)}{which} "
+    which = ", the highest that all hold" if holds and gated and len(names) > 1 else ""
+    return [("Figures", f"at {at_load(found.axis, at)}{which}")]
 
 
-def _ramp(counted: Sequence[Side], found: Sides, unshown: list[str]) -> str:
-    """Return where each side breaks; "" if nothing was asked of them."""
+def _ramp(counted: Sequence[Side], found: Sides, unshown: list[str]) -> list[tuple[str, str]]:
+    """Return a line for each side with the load at which it breaks; none if nothing was asked of them."""
     if not any(side.failed or side.gated for side in counted):
-        return ""
+        return []
     held = _held(counted)
     highest = max(side.at or 0.0 for side in counted)
     broke: list[tuple[float, str, str]] = []
@@ -305,7 +286,7 @@ def _ramp(counted: Sequence[Side], found: Sides, unshown: list[str]) -> str:
             continue
         where = at_load(found.axis, first.at or 0.0, bare=top is not None)
         until = f"holds {at_load(found.axis, top)} and breaks at {where}" if top is not None else f"breaks at {where}"
-        broke.append((top or 0.0, name, f"{name} {until} ({_named(first)})"))
+        broke.append((top or 0.0, name, f"{name} {until}: {_named(first)}"))
     said = [text for _, _, text in sorted(broke)]
     for top, names in sorted(unbroken.items()):
         verb = "holds" if len(names) == 1 else "hold"
@@ -313,13 +294,14 @@ def _ramp(counted: Sequence[Side], found: Sides, unshown: list[str]) -> str:
         said.append(f"{names_of(names)} {verb} {load}, the highest that was tried{' with it' if top < highest else ''}")
     if names := [name for _, of in sorted(unbroken.items()) for name in of]:
         verb = "breaks" if len(names) == 1 else "break"
-        unshown.append(f"where {names_of(sorted(names))} {verb} (higher values of {found.axis})")
-    more = f"; {len(said) - MOST_NAMES} others have a row each" if len(said) > MOST_NAMES else ""
-    return "; ".join(said[:MOST_NAMES]) + more
+        unshown.append(f"higher values of {found.axis} would show where {names_of(sorted(names))} {verb}")
+    return [("Limit", text) for text in _first(said, "others have a row each")]
 
 
 def _named(side: Side) -> str:
-    return joined([f"{gate}: {_measured(text)}" for gate, text in sorted(side.failed.items())])
+    """Return the gates that a side failed, with what was measured."""
+    gates = [f"{gate} ({_measured(text)})" for gate, text in sorted(side.failed.items())]
+    return joined(_first(gates, "other gates"))
 
 
 def _measured(text: str) -> str:
@@ -336,7 +318,7 @@ def _longer_runs(undecided: Sequence[Side], found: Sides) -> list[str]:
     for (_, gates), (first, *others) in alike.items():
         more = [side.name if side.at is None else at_load(found.axis, side.at, bare=True) for side in others]
         verb = "pass" if more and first.at is None else "passes"
-        said.append(f"whether {names_of([_where(first, found), *more])} {verb} {gates} (a longer run)")
+        said.append(f"a longer run would show whether {names_of([_where(first, found), *more])} {verb} {gates}")
     return said
 
 
@@ -348,14 +330,12 @@ def _why(side: Side) -> str:
     return f" ({shortened(side.reason, 160)})" if side.reason else ""
 
 
-def _not_counted(sides: Sequence[Side], found: Sides) -> str:
+def _not_counted(sides: Sequence[Side], found: Sides) -> list[tuple[str, str]]:
+    """Return a line for each of the first sides that do not count, with the reason, and one for the others."""
     out = [side for side in sides if not side.stands]
-    if not out:
-        return ""
-    if len(out) == 1:
-        return f"{_where(out[0], found)} does not count: it is {out[0].validity}{_why(out[0])}"
-    said = [f"{_where(side, found)} is {side.validity}{_why(side)}" for side in out[:MOST_NAMES]]
-    return f"{names_of(_where(side, found) for side in out)} do not count: {joined(said)}"
+    shown = out if len(out) <= MOST_NAMES else out[:_NAMED]
+    said = [(side.validity.capitalize(), f"{_where(side, found)} does not count{_why(side)}") for side in shown]
+    return said + [("Invalid", f"{len(out) - len(shown)} others do not count either")] * (len(shown) < len(out))
 
 
 def _busy_machine(sides: Sequence[Side]) -> list[str]:
@@ -363,27 +343,26 @@ def _busy_machine(sides: Sequence[Side]) -> list[str]:
     found = told_once((side.name, text) for side in sides for text in side.disturbed)
     all_names = {side.name for side in sides}
     causes = [text if {*names} == all_names else f"{text} beside {names_of(names)}" for names, text in found]
-    return [f"what a quiet machine shows, for {joined(causes)} ({QUIET})"] if causes else []
+    return [f"{cause}; {QUIET}" for cause in causes]
 
 
 def _unshown(
     findings: Sequence[Finding], here: Sequence[Side], sides: Sequence[Side], unshown: list[str], repeat: str
-) -> str:
-    """Return what was not shown and what would show it; of repeats, what their figures are."""
-    runs = min(side.repeats for side in here)
+) -> list[tuple[str, str]]:
+    """Return a line for each open question with what would answer it; of repeats, what their figures are."""
+    runs, most = min(side.repeats for side in here), max(side.repeats for side in here)
     few = runs < 2 or (bool(findings) and not all(one.by_test for one in findings))
     if len(here) == 1:
-        other = "no other run counts" if len({side.name for side in sides}) > 1 else "there is nothing to compare with"
-        unshown.append(f"whether that is much, for {other}{'' if other.startswith('no') else ' (a second target)'}")
+        alone = len({side.name for side in sides}) == 1
+        unshown.append("there is nothing to compare with; add a second target" if alone else "no other run counts")
     if few:
-        there = f"there {'is one run' if runs == 1 else f'are {runs} runs'}{' of each' if len(here) > 1 else ''}"
-        tied = findings and all(not one.others for one in findings) and len(here) > 1
-        what = "small differences, and what differs between starts" if tied else "what differs between starts"
-        unshown.append(f"{what}, for {there} ({repeat})")
-    said = f"Not shown: {'; '.join(unshown)}" if unshown else ""
+        each = "it" if len(here) == 1 else "each side"
+        number = "once" if runs == 1 else f"{runs} times"
+        tests = " tests whether differences are more than chance" if runs > 1 and len(here) > 1 else ""
+        unshown.append(f"{each} ran {number}; {repeat}{tests or ' shows how much runs differ'}")
+    said = [("Open", text) for text in unshown]
     if few:
         return said
-    most = max(side.repeats for side in here)
     number = f"{runs}" if runs == most else f"{runs} to {most}"
-    basis = f"igures are medians of {number} runs of each{', intervals are of 95 %' if findings else ''}"
-    return f"{said}; f{basis}" if said else f"F{basis}"
+    intervals = ", ranges of factors are 95 % intervals" if findings else ""
+    return [*said, ("Basis", f"figures are medians of {number} runs of each{intervals}")]

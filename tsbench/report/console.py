@@ -69,8 +69,9 @@ def print_summary(console: Console, results: Path) -> None:
     found = ResultSet.read(results)
     cells = found.cells
     answered = answer_of(found)
-    for sentence in answered:
-        console.print(Text(printable_line(sentence), style="bold"), soft_wrap=not console.is_terminal)
+    for line in answered:
+        label, _, text = printable_line(line).partition(": ")
+        console.print(Text.assemble((f"{label}:".ljust(12), "bold"), text), soft_wrap=not console.is_terminal)
     console.print()
     table = repeats_table(cells)
     name, *columns = _columns(table)

@@ -74,8 +74,9 @@ def _number(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The words for a figure: its `name`, and who is better of `two` sides and of `many`.
+    """The words for a figure: the `label` of its line in the answer, its `name`, and what the `best` side is.
 
+    `worse` is what another side does by a factor: its verb, singular and plural, and the rest with `{}` for the factor.
     `apart` is the factor from which on single runs count as different. Rates (`is_rate`, more is better) are compared
     only where the database was the limit. A rule serves where no earlier one of the same `about` does.
     """
@@ -83,8 +84,9 @@ class Rule:
     about: str
     key: str
     name: str
-    two: str
-    many: str
+    label: str
+    best: str
+    worse: tuple[str, str, str]
     apart: float
     before: str = ""
     after: str = ""
@@ -102,29 +104,32 @@ def _share(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
-_WRITES, _ANSWERS = ("writes faster", "writes fastest"), ("answers faster", "answers fastest")
-_SMALL, _STEADY, _CHEAP = ("smaller", "smallest"), ("steadier", "steadiest"), ("cheaper in CPU", "cheapest in CPU")
+_FAST = ("fastest", ("takes", "take", "{} as long"))
+_RATE = ("fastest", ("is", "are", "{} slower"))
+_MUCH = ("takes", "take", "{} as much")
 SPEED: tuple[Rule, ...] = (
-    Rule("write", "write_points_per_s", "write rate", *_WRITES, 1.2, "", " points/s", format_count, is_rate=True),
-    Rule("write", "write_p99_ns", "write p99", *_WRITES, 1.5, "write p99 ", "", format_duration),
-    Rule("write", "write_p50_ns", "write p50", *_WRITES, 1.2, "write p50 ", "", format_duration),
-    Rule("write", "write_mean_ns", "write mean", *_WRITES, 1.2, "write mean ", "", format_duration),
-    Rule("query", "query_p99_ns", "query p99", *_ANSWERS, 1.5, "query p99 ", "", format_duration),
-    Rule("query", "query_p50_ns", "query p50", *_ANSWERS, 1.2, "query p50 ", "", format_duration),
-    Rule("query", "query_mean_ns", "query mean", *_ANSWERS, 1.2, "query mean ", "", format_duration),
+    Rule(
+        "write", "write_points_per_s", "write rate", "Writes", *_RATE, 1.2, "", " points/s", format_count, is_rate=True
+    ),
+    Rule("write", "write_p99_ns", "write p99", "Writes", *_FAST, 1.5, "p99 ", "", format_duration),
+    Rule("write", "write_p50_ns", "write p50", "Writes", *_FAST, 1.2, "p50 ", "", format_duration),
+    Rule("write", "write_mean_ns", "write mean", "Writes", *_FAST, 1.2, "mean ", "", format_duration),
+    Rule("query", "query_p99_ns", "query p99", "Queries", *_FAST, 1.5, "p99 ", "", format_duration),
+    Rule("query", "query_p50_ns", "query p50", "Queries", *_FAST, 1.2, "p50 ", "", format_duration),
+    Rule("query", "query_mean_ns", "query mean", "Queries", *_FAST, 1.2, "mean ", "", format_duration),
 )
 ECONOMY: tuple[Rule, ...] = (
-    Rule("size", "bytes_per_point", "size", *_SMALL, 1.02, "", " bytes per point"),
-    Rule("steady", "write_variation", "variation", *_STEADY, 1.5, "write rate varies by ", "", _share),
-    Rule("cpu", "cpu_s_per_million", "CPU", *_CHEAP, 1.2, "", " CPU seconds per million points"),
-    Rule("cpu", "cpu_s_per_thousand", "CPU", *_CHEAP, 1.2, "", " CPU seconds per thousand ops"),
-)
+    Rule("size", "bytes_per_point", "size", "Size", "smallest", _MUCH, 1.02, "", " bytes per point"),
+    Rule("steady", "write_variation", "variation", "Steadiness", "steadiest", ("varies", "vary", "{} as much"), 1.5,
+         "write rate varies by ", "", _share),
+    Rule("cpu", "cpu_s_per_million", "CPU", "CPU", "cheapest", _MUCH, 1.2, "", " s per million points"),
+    Rule("cpu", "cpu_s_per_thousand", "CPU", "CPU", "cheapest", _MUCH, 1.2, "", " s per 1,000 ops"),
+)  # fmt: skip
 RULES = SPEED + ECONOMY
 """All figures that the answer speaks of, in the order in which it does."""
 _OF_QUERIES = {"query_p99_ns", "query_p50_ns", "query_mean_ns", "cpu_s_per_thousand"}
 LOADS: tuple[Rule, ...] = (
-    Rule("load", "load_points_per_s", "load rate", "loads faster", "loads fastest", 1.2, "", " points/s", format_count,
-         is_rate=True),
+    Rule("load", "load_points_per_s", "load rate", "Load", *_RATE, 1.2, "", " points/s", format_count, is_rate=True),
     ECONOMY[0],
 )  # fmt: skip
 """Those of bulk loads, where these are what was searched: the ops after them only show that all is stored."""
@@ -152,7 +157,7 @@ def compare(sides: Sequence[Side], loop: str, unshown: list[str], of_rules: Sequ
     lacking: dict[tuple[str, ...], list[str]] = {}
     limited: set[str] = set()
     if _asked_differently(sides):
-        unshown.append("who answers faster and with less CPU, for the runs asked different queries")
+        unshown.append("the runs asked different queries, so their times and CPU are not compared")
     for _, rules in groupby(of_rules, key=lambda rule: rule.about):
         rule = next((rule for rule in rules if _serves(rule, sides, loop)), None)
         if rule is None:
@@ -164,11 +169,12 @@ def compare(sides: Sequence[Side], loop: str, unshown: list[str], of_rules: Sequ
         limited |= {side.name for side in sides if side.is_generators and loop == "closed"} if rule in SPEED else set()
         if len(has) > 1:
             chosen.append((rule, has))
-    limits = "was its limit" if len(limited) == 1 else "was the limit of each"
     unshown += [
-        f"how much {names_of(limited)} can take, for the {_GENERATOR} {limits} (more processes or machines)"
+        f"the {_GENERATOR} limited {names_of(limited)}; more processes or machines would show how much it can take"
     ] * (len(limited) > 0)
-    unshown += [f"{joined(metrics)} of {names_of(names)}, not measured" for names, metrics in lacking.items()]
+    for names, metrics in lacking.items():
+        are = "is" if len(metrics) == 1 else "are"
+        unshown.append(f"{joined(metrics)} of {names_of(names)} {are} not measured")
     return _found(chosen)
 
 

@@ -42,7 +42,8 @@ def _section(found: ResultSet) -> str:
     if found.question:
         parts.append(_code(found.question, most=1_000))
     parts.append(_table(("outcome", "condition", "runs", "measured"), _verdicts(found), right=0))
-    parts.append("\n".join(f"- {_code(sentence, most=1_000)}" for sentence in answer_of(found, judged)))
+    lines = (line.partition(": ") for line in answer_of(found, judged))
+    parts.append("\n".join(f"- **{label}**: {_plain(text)}" for label, _, text in lines))
     parts.append(_sides(head_of(judged)))
     parts.extend(_claims(found))
     parts.extend(_folded("All figures", _figures(found.cells)))
@@ -175,6 +176,13 @@ def _word(text: str) -> str:
 
 def _why(reason: str) -> str:
     return _code(reason) if reason else "no reason is known"
+
+
+def _plain(text: str) -> str:
+    """Return a sentence as text; one that might hold a link, a mention or markup of a server's as a code span."""
+    if re.search(r"[@#`\[\]\\|]|://|www\.", text):
+        return _code(text, most=1_000)
+    return re.sub(r"[*_~&]", r"\\\g<0>", printable_line(text)).replace("<", "&lt;")
 
 
 def _code(text: str, most: int = MOST) -> str:
