@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tsbench.measure.bottleneck import CLIENT, QUIET
-from tsbench.report.findings import LOADS, MOST_NAMES, RULES, compare, joined, middle, names_of, told_once
+from tsbench.measure.bottleneck import CLIENT
+from tsbench.report.findings import LOADS, MOST_NAMES, RULES, compare, joined, middle, names_of, three_digits, told_once
 from tsbench.report.sides import ends_of, sides_of
 from tsbench.text import shortened
 from tsbench.units import format_factor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from tsbench.report.cells import Cell, ResultSet
     from tsbench.report.findings import Finding, Rule
@@ -61,9 +61,13 @@ def answer(found: Sides, repeat: str = _REPEAT) -> tuple[str, ...]:
     unshown: list[str] = []
     rules = LOADS if found.searches_loads else (*LOADS[:1], *RULES) if found.only_loads else RULES
     findings = compare(here, found.loop, unshown, rules)
+    lines = _overloaded(counted if found.axis else here, found) + lines
     lines += _ramp(counted, found, unshown) if found.axis else _gates(here)
     lines += _place(at, here, counted, found)
     lines += _alone(here[0], found.loop) if len(here) == 1 else [(one.rule.label, _line(one)) for one in findings]
+    keeping_up = [side for side in here if not side.overloads]
+    if len(keeping_up) == 1 < len(here):  # the others' times are not compared
+        lines += [line for line in _alone(keeping_up[0], found.loop) if line[0] in {"Writes", "Queries"}]
     for side in counted:
         if side.left_out:
             number = f"{len(side.left_out)} of {len(side.cells)} runs of {_where(side, found)}"
@@ -210,6 +214,27 @@ def _alone(side: Side, loop: str) -> list[tuple[str, str]]:
 # --- gates, ramps, what does not count and what was not shown ---------------------------------------------------------
 
 
+def _overloaded(sides: Sequence[Side], found: Sides) -> list[tuple[str, str]]:
+    """Return a line for each of the first sides that could not keep up with an open loop, at their lowest such load."""
+    lowest: dict[str, Side] = {}
+    for side in sorted(sides, key=lambda side: side.at or 0.0):
+        if side.overloads:
+            lowest.setdefault(side.name, side)
+    said = []
+    for side in lowest.values():
+        asked = _span(three_digits(one.asked_per_s) for one in side.overloads)
+        done = _span(three_digits(one.done_per_s) for one in sorted(side.overloads, key=lambda one: one.done_per_s))
+        queue = max(one.queued for one in side.overloads)
+        did = f"of {asked} ops/s asked for it did {done}; its queue grew to {queue:,}"
+        said.append(f"{_where(side, found)} could not keep up: {did}")
+    return [("Overloaded", text) for text in _first(said, "others could not keep up either")]
+
+
+def _span(texts: Iterable[str]) -> str:
+    first, *others = dict.fromkeys(texts)
+    return f"{first} to {others[-1]}" if others else first
+
+
 def _gates(sides: Sequence[Side]) -> list[tuple[str, str]]:
     """Return a line for each of the first sides that failed gates, and one for the sides that passed theirs."""
     failed = [f"{side.name} failed {_named(side)}" for side in sides if side.failed]
@@ -343,7 +368,7 @@ def _busy_machine(sides: Sequence[Side]) -> list[str]:
     found = told_once((side.name, text) for side in sides for text in side.disturbed)
     all_names = {side.name for side in sides}
     causes = [text if {*names} == all_names else f"{text} beside {names_of(names)}" for names, text in found]
-    return [f"{cause}; {QUIET}" for cause in causes]
+    return [f"{cause}; measure again on a quiet machine" for cause in causes]
 
 
 def _unshown(

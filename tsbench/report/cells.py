@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import ConfigDict
 
 from tsbench.errors import UserMistake
+from tsbench.measure.bottleneck import DATABASE
 from tsbench.results.json_files import Count, Part, parsed
 from tsbench.results.limits import LIMITS
 from tsbench.results.manifest import Manifest, check_same_world
@@ -28,6 +29,22 @@ ROUND = "round"
 _ROUND = re.compile(rf"-{ROUND}=(\d+)$")
 ROUNDED_S = 0.001
 """By how much a sample's second may be off: times are rounded to 1 ms."""
+
+
+BEHIND_SHARE = 0.02
+"""Share of an open loop's arrivals that a database stayed behind in the measured window if it could not keep up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """The rate that an open loop asked for, the rate that was done, and by how many ops the queue grew meanwhile.
+
+    Response times then measure how long the run was: they grow as long as it lasts.
+    """
+
+    asked_per_s: float
+    done_per_s: float
+    queued: int
 
 
 class AskedLoad(Part):
@@ -124,6 +141,18 @@ class Cell:
         """
         start_s, end_s = self.window or (0.0, 0.0)
         return (second >= -ROUNDED_S) & (second <= end_s - start_s - 1 + ROUNDED_S)
+
+    @property
+    def overload(self) -> Overload | None:
+        """How far the database stayed behind an open loop's rate; None if it kept up, or there was no rate."""
+        schedule, measured = self.summary.schedule, self.summary.measured
+        if not schedule or not measured or not schedule.scheduled or self.limited_by != DATABASE:
+            return None
+        ended = sum(op.ended for op in (measured.write, measured.query) if op)
+        queued = schedule.scheduled - ended
+        if queued <= max(BEHIND_SHARE * schedule.scheduled, self.summary.users or 0):
+            return None
+        return Overload(schedule.scheduled / measured.duration_s, ended / measured.duration_s, queued)
 
     @property
     def limited_by(self) -> str:

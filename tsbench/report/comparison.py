@@ -218,6 +218,8 @@ def _ends(name: str, cell: Cell) -> tuple[float, float] | None:
     if not gate.is_latency:
         value = gates.figure_of(name, summary)[0]
         return (value, value) if value and value > 0 else None
+    if cell.overload is not None:
+        return None
     measured = summary.measured
     op = measured and (measured.of_kind(gate.of or "") or measured.ops.get(gate.of or ""))
     found = believable(op, gate.time or summary.time, gate.figure) if op else None
@@ -230,6 +232,9 @@ def _uncompared(name: str, cells: Sequence[Cell]) -> Iterable[str]:
     """Yield why a figure that some of the runs have is not compared."""
     limited = sum(_is_generators(name, cell) for cell in cells)
     missing = sum(_ends(name, cell) is None for cell in cells)
+    if gates.parse_figure(name).is_latency and (behind := sum(cell.overload is not None for cell in cells)):
+        yield f"{name} is not compared: {behind} of {len(cells)} runs could not keep up with the rate asked for"
+        return
     if limited:
         yield f"{name} is not compared: the load generator was the limit of {limited} of {len(cells)} runs"
     elif missing < len(cells):

@@ -206,7 +206,12 @@ def _serves(rule: Rule, sides: Sequence[Side], loop: str) -> bool:
 
 
 def _is_fair(rule: Rule, side: Side, sides: Sequence[Side], loop: str) -> bool:
-    """Return False for a speed of a side that the load generator limited, unless it is a rate and the best of all."""
+    """Return False for a speed of a side that the load generator limited, unless it is a rate and the best of all.
+
+    Times of a side whose queue grew are none of its own, but of how long the run was.
+    """
+    if side.overloads and rule in SPEED and not rule.is_rate:
+        return False
     if not side.is_generators or loop != "closed" or rule in (*ECONOMY, *LOADS):
         return True
     others = [median(rule.key, other) for other in sides if other is not side and rule.key in other.figures]

@@ -10,6 +10,7 @@ from tsbench.measure.statistics import median_interval
 from tsbench.report.answer import at_load
 from tsbench.report.findings import LOADS, RULES, leaders_of, middle
 from tsbench.report.metrics import MISSING
+from tsbench.report.sides import OF_OPEN_LOOP
 from tsbench.report.tables import Mark
 from tsbench.results.manifest import Host
 from tsbench.units import format_count, format_factor, format_size
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _RULES = {rule.key: rule for rule in (*RULES, *LOADS)}
 _TITLES = {
+    "asked_ops_per_s": "asked, ops/s",
+    "done_ops_per_s": "done, ops/s",
     "load_points_per_s": "loaded, points/s",
     "write_points_per_s": "written, points/s",
     "write_p99_ns": "write p99",
@@ -89,6 +92,8 @@ def head_of(found: Sides) -> Head:
     of_loads = [rule.key for rule in LOADS]
     keys = [key for key in keys if found.only_loads or key != of_loads[0]]
     keys = [key for key in keys if key in of_loads or not found.searches_loads]
+    if OF_OPEN_LOOP[0] in keys:  # each op's rate is a share of these
+        keys = [key for key in keys if key not in {"write_points_per_s", "query_ops_per_s"}]
     best = {key: _best(key, found) for key in keys}
 
     def rows(entry: Callable[[Side, str], Entry]) -> tuple[Row, ...]:
@@ -135,6 +140,8 @@ def _best(key: str, found: Sides) -> list[Side]:
 
 
 def _verdict(side: Side) -> Mark:
+    if side.overloads:
+        return Mark("overloaded", "badge")
     if side.failed:
         return Mark(f"{len(side.failed)} gate{'s' if len(side.failed) > 1 else ''} failed", "badge")
     if side.validity == "valid" and side.undecided:
@@ -157,6 +164,8 @@ def _text(side: Side, key: str) -> Entry:
         return MISSING
     rule, found = _RULES.get(key), middle(key, side)
     text, form = (format_count(found.estimate), format_count) if rule is None else (rule.text(found), rule.form)
+    if side.overloads and key.endswith("_ns"):
+        return text, Mark("its queue grew", "small")
     interval = median_interval([one.estimate for one in side.figures[key]])
     if interval is None and (interval := side.margins.get(key)) is None:
         return text
@@ -165,6 +174,8 @@ def _text(side: Side, key: str) -> Entry:
 
 def _ratio(side: Side, key: str, found: Sides, to: str) -> str:
     base = next((other for other in found.sides if other.name == to and other.at == side.at), None)
-    if base is None or key not in side.figures or key not in base.figures:
+    if base is None or key not in side.figures or key not in base.figures or key in OF_OPEN_LOOP:
+        return MISSING
+    if key.endswith("_ns") and (side.overloads or base.overloads):  # times of how long the run was
         return MISSING
     return format_factor(middle(key, side).estimate / middle(key, base).estimate)

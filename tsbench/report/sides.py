@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tsbench.report.cells import Cell, ResultSet
+    from tsbench.report.cells import Cell, Overload, ResultSet
     from tsbench.results.summary import Validity
 
+OF_OPEN_LOOP = ("asked_ops_per_s", "done_ops_per_s")
+"""Figures of open loops: the rate of arrivals, and that of ops which ended, in the measured window."""
 _BARE = {"target", "case"}
 _FIGURES = (
     *("write_points_per_s", "write_p99_ns", "write_p50_ns", "write_mean_ns"),
@@ -57,6 +59,8 @@ class Side:
     rounds: tuple[int, ...] = (0,)
     kinds: frozenset[str] = frozenset()
     """The kinds of queries that its runs asked."""
+    overloads: tuple[Overload, ...] = ()
+    """Of its runs those in which the database could not keep up with an open loop."""
     disturbed: tuple[str, ...] = ()
     """What else used the machine meanwhile, of each of its runs of which that is known."""
     runs: tuple[Cell, ...] = ()
@@ -195,6 +199,7 @@ def _side(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
         _margins(kept[0]) if len(kept) == 1 else {},
         tuple(cell.round for cell in kept),
         frozenset(name for cell in kept for name, op in cell.ops.items() if op.kind == "query"),
+        tuple(cell.overload for cell in kept if cell.overload is not None),
         tuple(cell.disturbed for cell in kept if cell.disturbed),
         kept,
         tuple(cells),
@@ -222,6 +227,11 @@ def _figures(cell: Cell) -> dict[str, Interval]:
                 found[key] = Interval(time.most_ns, time.bounds_ns[0], time.most_ns)
         elif value := metric.value(cell):
             found[key] = Interval(value, value, value)
+    if (schedule := cell.summary.schedule) and cell.summary.measured and schedule.scheduled:
+        measured = cell.summary.measured
+        ended = sum(op.ended for op in (measured.write, measured.query) if op)
+        rates = schedule.scheduled / measured.duration_s, ended / measured.duration_s
+        found |= {key: Interval(rate, rate, rate) for key, rate in zip(OF_OPEN_LOOP, rates, strict=True) if rate}
     if (steady := cell.summary.steadiness.get("write")) is not None and steady.variation:
         found["write_variation"] = Interval(steady.variation, steady.variation, steady.variation)
     return found | _cpu(cell)
