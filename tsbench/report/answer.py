@@ -64,10 +64,10 @@ def answer(found: Sides, repeat: str = _REPEAT) -> tuple[str, ...]:
     lines = _overloaded(counted if found.axis else here, found) + lines
     lines += _ramp(counted, found, unshown) if found.axis else _gates(here)
     lines += _place(at, here, counted, found)
-    lines += _alone(here[0], found.loop) if len(here) == 1 else [(one.rule.label, _line(one)) for one in findings]
     keeping_up = [side for side in here if not side.overloads]
     if len(keeping_up) == 1 < len(here):  # the others' times are not compared
         lines += [line for line in _alone(keeping_up[0], found.loop) if line[0] in {"Writes", "Queries"}]
+    lines += _alone(here[0], found.loop) if len(here) == 1 else [(one.rule.label, _line(one)) for one in findings]
     for side in counted:
         if side.left_out:
             number = f"{len(side.left_out)} of {len(side.cells)} runs of {_where(side, found)}"
