@@ -305,9 +305,9 @@ def test_no_value_is_handed_on_behind_the_arguments() -> None:
 # --- sizes ------------------------------------------------------------------------------------------------------------
 
 
-def test_no_file_has_more_than_400_lines() -> None:
+def test_no_file_has_more_than_600_lines() -> None:
     lines = {module: len(path.read_text(encoding="utf-8").splitlines()) for module, path in MODULES.items()}
-    assert {module: count for module, count in lines.items() if count > 400} == {}
+    assert {module: count for module, count in lines.items() if count > 600} == {}
 
 
 def test_no_function_has_more_than_60_lines() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,7 @@ def test_a_slower_cell_is_worse_and_an_equal_one_is_not_though_the_machine_drift
     assert [line for line in text.splitlines() if "differs" in line] == ["differs: scenario.target.name: a | b"]
     assert "write:p99" in text
     assert "corrected for 4 figures at once (Benjamini-Hochberg)" in text
-    assert "would have been)" in "\n".join(lines(found["c"]))
+    assert " would be)" in "\n".join(lines(found["c"]))
     assert all(finding.test.paired for finding in found["b"].findings)
 
 
@@ -95,10 +96,12 @@ def test_too_few_rounds_say_how_many_are_needed(tmp_path: Path) -> None:
     found = compare(base, new)
     assert {one.difference for one in found.findings} == {"too few runs"}
     text = "\n".join(lines(found))
-    assert "too few runs (3, and at least 8 are needed)" in text
-    assert "runs of each side that find a difference of 5%: write:points/s" in text
+    assert "too few runs (3 of at least 8" in text
+    assert "too few runs (3 of at least 8, worse in all 3)" in text  # b takes twice as long in each round
+    assert "runs of each side needed to find a difference of 5 %: " in text
+    assert " for write:points/s, whose runs differ by " in text
     alone = compare(base, new, ["write:p99"])
-    assert "too few runs (3, and at least 6 are needed)" in "\n".join(lines(alone))
+    assert "too few runs (3 of at least 6" in "\n".join(lines(alone))
 
 
 def test_sets_of_different_days_are_compared_by_ranks_and_that_is_said(tmp_path: Path) -> None:
@@ -116,7 +119,7 @@ def test_single_runs_are_too_few(tmp_path: Path) -> None:
     old, new = make_set(tmp_path / "old", {"a": 10}), make_set(tmp_path / "new", {"a": 30})
     ((base, other),) = pairs(old, new)
     text = "\n".join(lines(compare(base, other)))
-    assert "too few runs (1, and at least 5 are needed)" in text
+    assert "too few runs (1 of at least 5)" in text
     assert "run with --repeat" in text
 
 
@@ -165,7 +168,9 @@ def test_a_difference_that_is_the_clients_lateness_is_none(tmp_path: Path) -> No
 
 def test_ratios_are_printed_as_changes_near_one_and_as_factors_far_from_it() -> None:
     assert ratio_text(Interval(1.06, 1.02, 1.1)) == "+6.0 % (+2.0 to +10.0 %)"
-    assert ratio_text(Interval(3.2, 3.0, 3.4)) == "3.2 times (3 to 3.4)"
+    assert ratio_text(Interval(3.2, 3.0, 3.4)) == "a factor of 3.2 (3 to 3.4)"
+    assert ratio_text(Interval(1 / 32, 1 / 40, 1 / 25)) == "a factor of 32 (25 to 40)"  # it was "0.0313 times"
+    assert ratio_text(Interval(0.2, 0.0, math.inf)) == "a factor of 5 (0 to inf)"
 
 
 @pytest.mark.parametrize(("text", "state"), [("write:p99<1.3x", "pass"), ("write:p99<1.05x", "fail")])

@@ -131,7 +131,7 @@ def test_a_flat_history_has_no_change_and_one_set_says_how_many_are_needed(one: 
     assert read_history([place], FIGURES).sentences()[0].startswith("no change found in 12 figures of 24 sets")
     single = next(place.iterdir())
     assert main(["history", str(single), "--out", str(tmp_path / "out")]) == 0
-    assert "too few sets to search for changes: at most 1 count, and at least 14 are needed" in capsys.readouterr().out
+    assert "figures for changes: 1 of at least 14" in capsys.readouterr().out
     assert main(["history", str(tmp_path / "out"), "--out", str(tmp_path / "x")]) == 2
     assert "holds no run of tsbench" in capsys.readouterr().err
 

@@ -6,8 +6,9 @@ their ranks; if one side was measured after the other, a drift of the machine lo
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,8 @@ EFFECT = 0.05
 MORE_IS_BETTER = {"points/s", "ops/s"}
 """Figures of which more is better; of the others less is."""
 _CHANCE = re.compile(
-    r"\.?(id|labels|relative_start|clock|host\.(load_average|memory_available_bytes)|server\.port|warnings|created)\b"
+    r"\.?(id|labels|relative_start|clock|host\.(load_average|memory_available_bytes)|warnings|created"
+    r"|server\.(port|caps\.measured))\b"
 )
 _MOST_LISTED = 12
 
@@ -71,14 +73,20 @@ class Finding:
     needed: int | None = None
     alone: bool = False
     note: str = ""
+    always: str = ""
+    """`better` or `worse`, if it is that in each pair of runs, or in each run than in any of the base's."""
 
     @property
     def answer(self) -> str:
         """The answer in words."""
         if self.difference == "too few runs":
-            return f"too few runs ({min(self.test.runs)}, and at least {self.least} are needed)"
+            runs = min(self.test.runs)
+            always = f", {self.always} in all {runs}" if self.always and runs > 1 else ""
+            return f"too few runs ({runs} of at least {self.least}{always})"
         if self.difference == "no difference found":
-            return f"no difference found ({self.note or f'{self.would or 0:.1%} would have been'})"
+            would = self.would or 0.0
+            seen = f"a difference of {percent(would)}" if would < 1 else f"a factor of {1 + would:.3g}"
+            return f"no difference found ({self.note or f'{seen} would be'})"
         return f"{self.difference} by {ratio_text(self.test.ratio)}"
 
 
@@ -99,11 +107,19 @@ class Comparison:
 
 
 def ratio_text(ratio: Interval) -> str:
-    """Return a change with its interval: `6.0 % (2.1 to 10 %)`; or how many times, where it is far from 1."""
-    if not 0.5 < ratio.estimate < 2:
-        return f"{ratio.estimate:.3g} times ({ratio.least:.3g} to {ratio.most:.3g})"
+    """Return a change with its interval: `6.0 % (2.1 to 10 %)`; far from 1 as a factor above 1, up or down."""
+    if ratio.estimate >= 2:
+        return f"a factor of {ratio.estimate:.3g} ({ratio.least:.3g} to {ratio.most:.3g})"
+    if ratio.estimate <= 0.5:
+        factor, least, most = (1 / end if end else math.inf for end in (ratio.estimate, ratio.most, ratio.least))
+        return f"a factor of {factor:.3g} ({least:.3g} to {most:.3g})"
     changes = [100 * (end - 1) for end in (ratio.estimate, ratio.least, ratio.most)]
     return f"{changes[0]:+.1f} % ({changes[1]:+.1f} to {changes[2]:+.1f} %)"
+
+
+def percent(share: float) -> str:
+    """Return a share with at most three significant digits: `4.25 %`."""
+    return f"{100 * share:.3g} %"
 
 
 # --- the sides --------------------------------------------------------------------------------------------------------
@@ -188,6 +204,7 @@ def compare(base: Side, new: Side, figures: Sequence[str] = FIGURES) -> Comparis
     tests: dict[str, Test] = {}
     least: dict[str, Test] = {}
     medians: dict[str, tuple[float, float]] = {}
+    always: dict[str, str] = {}
     notes = [f"left out: {text}" for text in dict.fromkeys((*_left_out(base), *_left_out(new)))]
     for name in figures:
         ends = [
@@ -200,14 +217,24 @@ def compare(base: Side, new: Side, figures: Sequence[str] = FIGURES) -> Comparis
         least[name], tests[name] = (
             of(*([end[which] for end in side if end is not None] for side in ends)) for which in (0, 1)
         )
+        always[name] = _always(name, *([end[1] for end in side if end] for side in ends), paired=paired)
         medians[name] = (median(end[1] for end in ends[0] if end), median(end[1] for end in ends[1] if end))
     return Comparison(
         base,
         new,
         differing(base.runs[0], new.runs[0]),
-        _findings(tests, least, medians),
+        tuple(replace(one, always=always[one.figure]) for one in _findings(tests, least, medians)),
         (*notes, *_notes(base, new, paired=paired)),
     )
+
+
+def _always(name: str, base: Sequence[float], new: Sequence[float], *, paired: bool) -> str:
+    """Return `better` or `worse` if a figure is that in each pair, or in each run than in any of the base's, or ""."""
+    pairs_of = list(zip(base, new, strict=True)) if paired else [(min(base), max(new)), (max(base), min(new))]
+    higher, lower = all(n > b for b, n in pairs_of), all(n < b for b, n in pairs_of)
+    if higher == lower:
+        return ""
+    return "better" if higher == (gates.parse_figure(name).figure in MORE_IS_BETTER) else "worse"
 
 
 def _ends(name: str, cell: Cell) -> tuple[float, float] | None:
@@ -338,12 +365,12 @@ def advice(found: Comparison) -> list[str]:
         said.append(f"corrected for {len(found.findings)} figures at once (Benjamini-Hochberg): {what}")
     open_ = [finding for finding in found.findings if finding.difference in {"no difference found", "too few runs"}]
     texts = [
-        f"{one.figure} {one.needed or 'more than 200'} (they differ by {one.test.noise:.1%})"
+        f"{one.needed or 'more than 200'} for {one.figure}, whose runs differ by {percent(one.test.noise)}"
         for one in open_
         if min(one.test.runs) > 1 and one.test.noise
     ]
     if texts:
-        said.append(f"runs of each side that find a difference of {EFFECT:.0%}: {', '.join(texts)}")
+        said.append(f"runs of each side needed to find a difference of {percent(EFFECT)}: {'; '.join(texts)}")
     elif open_ and min(open_[0].test.runs) < 2:
         said.append("how much runs differ by chance is known from two runs of each side on: run with --repeat")
     return said

@@ -119,8 +119,7 @@ class History:
         least = least_history(self.alpha)
         most = max((len(line.counted) for line in self.lines), default=0)
         if most < least:
-            few = f"too few sets to search for changes: at most {most} count, and at least {least} are needed"
-            return [f"{few} for {len(self.lines)} figures"]
+            return [f"too few sets to search {len(self.lines)} figures for changes: {most} of at least {least}"]
         sure = f"if nothing changes, at most {ALPHA:.0%} of such pages have a change marked"
         what = f"{len(found)} change{'s' if len(found) != 1 else ''}" if found else "no change"
         return [*found, f"{what} found in {len(self.lines)} figures of {len(self.sets)} sets; {sure}"]
