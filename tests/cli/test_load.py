@@ -19,6 +19,7 @@ from tsbench.check.audit import count_stored
 from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
 from tsbench.cli.main import main
+from tsbench.model import Field, Measurement
 from tsbench.results.ledger import read_ledgers
 from tsbench.results.rundir import find_runs
 from tsbench.results.summary import Summary
@@ -72,7 +73,7 @@ def loaded(tmp_path: Path, *words: str) -> tuple[int, Summary]:
 
 
 def expect_stored(target: str, endpoint: str, spec: WorldSpec) -> None:
-    """Verify that exactly the world's points are stored, by counts and by all rows of each measurement."""
+    """Verify that exactly the world's points were acknowledged, by counts and by all rows of each measurement."""
     world, chosen = World(spec), registry.get(target)
     schema = next(iter(chosen.schemas.values()))
     ticks = world.ticks(HOUR_NS)
@@ -127,7 +128,7 @@ def test_a_line_of_nonsense_is_named_and_all_before_it_is_stored(
         code, summary = loaded(tmp_path, target, str(file), "--endpoint", endpoint, "--batch", "500", "--workers", "2")
         line = complaint(capsys.readouterr().err)
         assert code == 1
-        says(line, "line 1,235 ", "1,234 points are stored", "tsbench cleanup")
+        says(line, "line 1,235 ", "1,234 points were acknowledged", "tsbench cleanup")
         assert not summary.validity.is_valid
         chosen = registry.get(target)
         schema = next(iter(chosen.schemas.values()))
@@ -181,7 +182,7 @@ def test_compressed_files_are_read_and_cut_ones_refused(
     code, _ = loaded(tmp_path, "sqlite", str(file), "--endpoint", endpoint)
     line = complaint(capsys.readouterr().err)
     assert code == 1
-    says(line, "was cut", " points are stored")
+    says(line, "was cut", " points were acknowledged")
 
 
 @pytest.mark.slow
@@ -192,7 +193,7 @@ def test_a_file_cut_in_a_line_loses_that_line_alone(tmp_path: Path, capsys: pyte
     code, _ = loaded(tmp_path, "sqlite", str(file), "--endpoint", f"sqlite://{tmp_path / 'test.db'}")
     line = complaint(capsys.readouterr().err)
     assert code == 1
-    says(line, "line 2,520, the last one, has no line feed", "2,519 points are stored")
+    says(line, "line 2,520, the last one, has no line feed", "2,519 points were acknowledged")
 
 
 def test_generate_into_load_through_a_pipe(tmp_path: Path) -> None:
@@ -212,7 +213,7 @@ def test_a_pipe_whose_writer_dies_leaves_what_came(tmp_path: Path) -> None:
     line += f"sqlite://{tmp_path / 'test.db'}"
     done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 1
-    says(complaint(done.stderr), "has no line feed", " points are stored")
+    says(complaint(done.stderr), "has no line feed", " points were acknowledged")
 
 
 def test_ctrl_c_says_what_is_stored(tmp_path: Path) -> None:
@@ -225,7 +226,7 @@ def test_ctrl_c_says_what_is_stored(tmp_path: Path) -> None:
         time.sleep(1)
         command.process.send_signal(signal.SIGINT)
         assert command.process.wait(60) == 130
-    says(complaint(command.stderr), "interrupted by the user", "points are stored", "tsbench cleanup results")
+    says(complaint(command.stderr), "interrupted by the user", "points were acknowledged", "tsbench cleanup results")
     (status,) = (tmp_path / "results").glob("*/*/status.json")
     assert json.loads(status.read_text())["state"] == "interrupted"
 
@@ -242,8 +243,13 @@ def test_a_full_disk_says_what_is_stored(tmp_path: Path) -> None:
         command = Command(tmp_path, "tsbench", "load", "sqlite", *words)
         assert command.wait() == 1, command.stderr
         line = complaint(command.stderr)
-        says(line, "the bulk load failed", "full", " points are stored; remove them with: tsbench cleanup results/")
-        said = int(line.partition("; ")[2].split(" points are stored")[0].rpartition(" ")[2].replace(",", ""))
+        says(
+            line,
+            "the bulk load failed",
+            "full",
+            " points were acknowledged; remove them with: tsbench cleanup results/",
+        )
+        said = int(line.partition("; ")[2].split(" points were acknowledged")[0].rpartition(" ")[2].replace(",", ""))
         with closing(sqlite3.connect(small / "test.db")) as one:
             assert one.execute("SELECT count(*) FROM cpu").fetchone() == (said,)
         assert said > 0
@@ -263,7 +269,11 @@ def test_a_server_that_dies_in_a_load_is_named_with_what_was_stored(
     time.sleep(1)
     server.kill()
     assert command.wait() == 1, command.stderr
-    says(complaint(command.stderr), "the bulk load failed", " points are stored; remove them with: tsbench cleanup")
+    says(
+        complaint(command.stderr),
+        "the bulk load failed",
+        " points were acknowledged, and more may be stored; remove them with: tsbench cleanup",
+    )
     (status,) = (tmp_path / "results").glob("*/*.partial/status.json")
     assert json.loads(status.read_text())["state"] == "failed"
 
@@ -303,3 +313,34 @@ def test_mistakes_are_one_line(
     monkeypatch.chdir(tmp_path)
     assert main(["load", *words]) == code
     says(complaint(capsys.readouterr().err), expected)
+
+
+@pytest.mark.parametrize("place", [*TARGETS[:2], *TARGETS[-1:]], indirect=True)
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("cpu,h=a v=1,v=2 2000000000", "line 1 is no line of points: it has the field 'v' twice"),
+        (
+            "cpu,h=a V=1,v=2 2000000000",
+            "would have the column 'v' twice ('V' is the same name); rename the tag or field",
+        ),
+        ("cpu,h=a time=1 2000000000", "would have the column 'time' twice; rename the tag or field"),
+        ("cpu,id=a v=1 2000000000", "the table 'tags' would have the column 'id' twice; rename the tag or field"),
+    ],
+)
+def test_a_table_that_cannot_be_made_is_refused_before_the_old_one_is_dropped(
+    place: tuple[str, str], line: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, endpoint = place
+    points = tmp_path / "points"
+    words = [target, str(points), "--endpoint", endpoint, "--out", str(tmp_path / "r")]
+    points.write_text("cpu,h=a v=5 1000000000\n")
+    assert main(["load", *words]) == 0
+    points.write_text(f"{line}\n")
+    assert main(["load", *words]) in {1, 2}
+    says(complaint(capsys.readouterr().err), expected)
+    found = registry.get(target)
+    schema = next(iter(found.schemas.values()))
+    cpu = Measurement("cpu", ("h",), (Field("v"),))
+    with closing(found.connect(endpoint, schema)) as session:
+        assert count_stored(session, schema, [cpu]) == 1

@@ -122,10 +122,10 @@ def test_influxdb_takes_both(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda lines: [*lines[:20], b"rubbish\n", *lines[21:]], ("line 21 ", "8 points are stored")),
-        (lambda lines: [*lines[:21], b"readings,1,2\n", *lines[22:]], ("line 22 ", "8 points are stored")),
-        (lambda lines: [*lines[:21], BAD, *lines[22:]], ("line 22 ", "8 points are stored")),
-        (lambda lines: lines[:31], ("line 31 ", "half a point", "13 points are stored")),
+        (lambda lines: [*lines[:20], b"rubbish\n", *lines[21:]], ("line 21 ", "8 points were acknowledged")),
+        (lambda lines: [*lines[:21], b"readings,1,2\n", *lines[22:]], ("line 22 ", "8 points were acknowledged")),
+        (lambda lines: [*lines[:21], BAD, *lines[22:]], ("line 22 ", "8 points were acknowledged")),
+        (lambda lines: lines[:31], ("line 31 ", "half a point", "13 points were acknowledged")),
         (lambda lines: lines[:3], ("no empty line ends it",)),
     ],
 )

@@ -210,7 +210,7 @@ def test_a_server_that_dies_ends_the_command_in_one_line(
     time.sleep(2)
     kill_processes(server)
     assert running.process.wait(120) == 1
-    says(complaint(running.stderr), "points are stored" if command == "load" else "queries were answered")
+    says(complaint(running.stderr), "points were acknowledged" if command == "load" else "queries were answered")
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,10 @@ class Tables:
         """Add the fields of a measurement when its first lines come; raise `Refused` for others later."""
         known = self._known[name]
         kinds = self._kinds(name)
+        names = [one.name for one in fields]
+        if len({*names}) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise Refused(index, f"it has the field '{twice}' twice")
         new = [one for one in fields if one.name not in kinds]
         if new and known.parts:
             raise Refused(index, f"'{name}' had no field '{new[0].name}' before, and a table's fields are fixed")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken
-from tsbench.model import Field, Measurement, OpError, Verdict
+from tsbench.model import Field, Measurement, OpError, Outcome, Verdict
 from tsbench.run import assessment, cleanup, preparation
 from tsbench.run.assessment import Findings
 from tsbench.run.bulk_load import (
@@ -82,9 +82,9 @@ class _Steps:
                 else:
                     measurements = self._of_file(spec, run, parts, phases, session, limits)
             except KeyboardInterrupt:
-                raise KeyboardInterrupt(f"interrupted by the user; {self._left(run)}") from None
+                raise KeyboardInterrupt(f"interrupted by the user; {self._left(run, more=True)}") from None
             except Broken as error:
-                raise Broken(f"{error}; {self._left(run)}") from error
+                raise Broken(f"{error}; {self._left(run, more=_may_be_stored(error.__cause__))}") from error
             phases.phase("settle")
             limits.settle(session, schema, measurements)
             expect_plausible(session, schema, measurements, self.total.points)
@@ -94,8 +94,9 @@ class _Steps:
         stored = Verdict(True, "", {"acknowledged": self.total.points})
         return assessment.conclude(run, spec, {**heading, "load": figures}, Findings(checks={"writes": stored}), phases)
 
-    def _left(self, run: RunDir) -> str:
-        return f"{self.total.points:,} points are stored; remove them with: tsbench cleanup {short_path(run.path)}"
+    def _left(self, run: RunDir, *, more: bool) -> str:
+        known = f"{self.total.points:,} points were acknowledged{', and more may be stored' if more else ''}"
+        return f"{known}; remove them with: tsbench cleanup {short_path(run.path)}"
 
     def _of_world(
         self, spec: RunSpec, run: RunDir, parts: Parts, phases: Phases, session: LimitedSession, limits: Limits
@@ -136,6 +137,11 @@ class _Steps:
         store(sources, parts.target, parts.schema, limits, progress=phases.advance, pace=self.pace, total=self.total)
 
 
+def _may_be_stored(error: BaseException | None) -> bool:
+    """Return True if points of the write that failed may be stored."""
+    return isinstance(error, OpError) and error.outcome is not Outcome.FAILED
+
+
 @dataclass(slots=True)
 class _Tables:
     """Creates the tables that a file turns out to need, through a session of its own thread's."""
@@ -156,13 +162,12 @@ class _Tables:
         """Create the tables of new measurements, and the series from number `first` on."""
         schema, session = self.parts.schema, self.session
         if not self.created:
+            empty = {tag: replace(codes, codes=codes.codes[:0], values=()) for tag, codes in tables.tags().items()}
+            # All is compiled before anything is dropped: what cannot be created is refused here.
+            create, series = schema.create(new, empty), schema.extend((), tables.tags(), 0)
             self._run(schema.drop(new))
-            self._run(
-                schema.create(
-                    new, {tag: replace(codes, codes=codes.codes[:0], values=()) for tag, codes in tables.tags().items()}
-                )
-            )
-            self._run(schema.extend((), tables.tags(), 0))  # in which "" is a tag that a series lacks
+            self._run(create)
+            self._run(series)  # in which "" is a tag that a series lacks
             self.created = True
         else:
             self._run(schema.extend(new, tables.tags(first), first))

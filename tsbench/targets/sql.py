@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsbench.encode import sql
+from tsbench.errors import UserMistake
 from tsbench.model import (
     Above,
     Analysis,
@@ -66,6 +67,17 @@ def column_names(m: Measurement, *, own_tags: bool | None = None) -> list[str]:
     return ["time", *(["tags_id"] if m.tags else []), *m.field_names, *([OWN_TAGS] if own else [])]
 
 
+def expect_distinct(table: str, columns: Sequence[str], *, folds_case: bool) -> None:
+    """Raise UserMistake if a table would have a column twice, which the database refuses after it dropped the old one."""
+    seen: dict[str, str] = {}
+    for name in columns:
+        folded = name.casefold() if folds_case else name
+        if folded in seen:
+            same = f"'{name}' twice" if seen[folded] == name else f"'{name}' twice ('{seen[folded]}' is the same name)"
+            raise UserMistake(f"the table '{table}' would have the column {same}; rename the tag or field")
+        seen[folded] = name
+
+
 def question(number: int) -> str:
     """Return the placeholder of a parameter (`?`)."""
     return "?"
@@ -98,6 +110,8 @@ class SqlSchema(Schema, ABC):
     """Base of SQL databases' schemas: a table per measurement, whose `tags_id` is a row of the table `tags`."""
 
     types: ClassVar[ColumnTypes]
+    folds_case: ClassVar[bool] = True
+    """True if names of columns that differ in case only are the same."""
     max_parameters: ClassVar[int]
     """Largest number of parameters of a statement."""
 
@@ -118,10 +132,13 @@ class SqlSchema(Schema, ABC):
         kinds = {Kind.FLOAT: self.types.floats, Kind.INT: self.types.integers}
         types = {"time": self.types.time, "tags_id": self.types.tags_id, OWN_TAGS: self.types.own_tags}
         types |= {field.name: kinds[field.kind] for field in m.fields}
-        return ", ".join(f"{quoted(name)} {types[name]}" for name in column_names(m, own_tags=own_tags))
+        of_table = column_names(m, own_tags=own_tags)
+        expect_distinct(m.name, of_table, folds_case=self.folds_case)
+        return ", ".join(f"{quoted(name)} {types[name]}" for name in of_table)
 
     def tag_table(self, tags: Mapping[str, Codes], more: str = "") -> Statement:
         """Return the statement that creates the table of tags; `more` follows its columns."""
+        expect_distinct("tags", ["id", *tags], folds_case=self.folds_case)
         types = {False: self.types.tag, True: self.types.floats}
         columns = ", ".join(f"{quoted(name)} {types[codes.is_number]}" for name, codes in tags.items())
         return Statement(f'CREATE TABLE "tags" ("id" {self.types.id}, {columns}{more})')
