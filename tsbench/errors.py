@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from tsbench.text import conceal
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
@@ -15,7 +17,14 @@ MOST_CHARACTERS = 300
 """Characters that are shown of the text of an error which a driver or a library raised: it may hold a whole answer."""
 
 
-class UserMistake(Exception):  # noqa: N818 - it is the user's, not the program's
+class _Message(Exception):  # noqa: N818 - the base of those below
+    """An error whose text may repeat what a server said, which may repeat what was sent to it."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(conceal(text))
+
+
+class UserMistake(_Message):
     """Invalid input by the user; the text is one line that names the mistake and the cure (exit code 2)."""
 
 
@@ -23,7 +32,7 @@ class Unreachable(UserMistake):
     """No server answers at an endpoint: the user's mistake, unless the server has answered before."""
 
 
-class Broken(Exception):  # noqa: N818
+class Broken(_Message):
     """A run that could not be completed, such as after a server's death or with a full disk (exit code 1)."""
 
 
@@ -101,10 +110,10 @@ def advise(text: str, place: str = "") -> str:
 
 def one_line(error: BaseException) -> str:
     """Return the text of an error as one line, or the name of its type if the text is empty."""
-    return " ".join(str(error).split()) or type(error).__name__
+    return " ".join(conceal(str(error)).split()) or type(error).__name__
 
 
 def typed_line(error: BaseException) -> str:
     """Return the type and the text of an error as one line of at most some 300 characters."""
-    text = " ".join(str(error).split())
+    text = " ".join(conceal(str(error)).split())
     return f"{type(error).__name__}: {text[:MOST_CHARACTERS]}" if text else type(error).__name__

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -24,6 +26,42 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 MARK = "\N{REPLACEMENT CHARACTER}"
 
 
+_hidden: dict[str, None] = {}
+"""Secrets that this process has read, in every form in which a server may repeat them: one list for the process."""
+_LEAST_SECRET = 4
+"""Characters of the shortest secret that is struck out: shorter ones are part of too many words."""
+
+
+def hide(secret: str) -> None:
+    """Strike a secret out of all texts from now on, also where it is URL-encoded or within JSON."""
+    if len(secret) < _LEAST_SECRET:
+        return
+    forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), json.dumps(secret)[1:-1]}
+    found = sorted({*_hidden, *forms}, key=len, reverse=True)  # a secret may be part of another one's form
+    _hidden.clear()
+    _hidden.update(dict.fromkeys(found))
+
+
+def conceal(text: str) -> str:
+    """Return the text without the secrets of this process, which a server may repeat in what it says."""
+    for secret in _hidden:
+        text = text.replace(secret, "[secret]")
+    return text
+
+
+def concealed(value: Any) -> Any:
+    """Return plain data (objects, lists, texts, numbers) without the secrets of this process in its texts."""
+    match value:
+        case str():
+            return conceal(value)
+        case dict():
+            return {conceal(str(key)): concealed(one) for key, one in value.items()}
+        case list() | tuple():
+            return type(value)(map(concealed, value))
+        case _:
+            return value
+
+
 def printable(text: str) -> str:
     """Return the text with a mark in place of each character that a terminal obeys or that XML cannot hold.
 
@@ -39,6 +77,7 @@ def printable_line(text: str) -> str:
 
 def shortened(text: str, most: int = _MOST) -> str:
     """Return the text as one printable line of at most `most` characters; the middle of a longer one is left out."""
+    text = conceal(text)  # before it is cut
     line = re.sub(
         r"[\t\n\r]", " ", printable(text if len(text) < _WHOLE else text[: _WHOLE // 2] + text[-_WHOLE // 2 :])
     )

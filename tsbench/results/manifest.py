@@ -9,6 +9,7 @@ from pydantic import Field
 from tsbench.errors import UserMistake
 from tsbench.results.json_files import Count, Named, Number, Part, Several, Text, read_part
 from tsbench.results.rundir import FORMAT, RunDir
+from tsbench.text import concealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -66,7 +67,7 @@ class Manifest(Part):
 
     def with_server(self, facts: Mapping[str, Any]) -> Manifest:
         """Return it with more facts about the server."""
-        return self.model_copy(update={"server": {**self.server, **facts}})
+        return self.model_copy(update={"server": {**self.server, **concealed(dict(facts))}})
 
     def with_warnings(self, texts: Iterable[str]) -> Manifest:
         """Return it with more warnings."""

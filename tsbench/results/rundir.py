@@ -45,6 +45,7 @@ from tsbench.errors import Broken, UserMistake
 from tsbench.results.json_files import Count, Number, Part, Text, read_json, read_part
 from tsbench.results.limits import LIMITS
 from tsbench.results.reading import files_of
+from tsbench.text import conceal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -211,7 +212,7 @@ class RunDir:
     def note_traceback(self, error: BaseException) -> None:
         """Append where an error came from to `ERRORS_FILE`, for whoever looks for the fault in the program."""
         with suppress(OSError), (self.path / ERRORS_FILE).open("a", encoding="utf-8") as file:
-            file.write("".join(traceback.format_exception(error)) + "\n")
+            file.write(conceal("".join(traceback.format_exception(error))) + "\n")
 
     def finish(self, state: str, *, error: str = "") -> RunDir:
         """Write status.json, and rename the directory of a run whose results are whole to its final name."""

@@ -28,6 +28,7 @@ from tsbench.run.processes import Processes
 from tsbench.run.time_limits import LimitedSession, Limits
 from tsbench.targets.base import NothingKept, Unsupported
 from tsbench.targets.session import MEANT
+from tsbench.text import concealed
 from tsbench.units import format_now
 from tsbench.workload import WORLD_VERSION, queries
 
@@ -325,7 +326,7 @@ def _planned(subject: _Subject, answered: Iterable[str]) -> Findings:
         if plan is not None:
             figures[kind], texts[kind] = plan.figures(), {"query": statement.text, "plan": json.loads(plan.text)}
     if texts:
-        subject.run.write_json("plans.json", texts)
+        subject.run.write_json("plans.json", concealed(texts))
     return Findings({"plans": figures})
 
 

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 from tsbench.errors import UserMistake, expect_regular
 from tsbench.targets.registry import TARGETS
 from tsbench.targets.target import Option
+from tsbench.text import hide
 
 DATABASE = ("TSBENCH_PASSWORD", "TSBENCH_TOKEN")
 """Environment variables with secrets for databases."""
@@ -67,7 +68,7 @@ def read(*names: str) -> str | None:
     """
     for name in names:
         if text := os.environ.get(name):
-            return _one_line(name, text)
+            return _known(_one_line(name, text))
         if path := os.environ.get(f"{name}_FILE"):
             return read_file(f"{name}_FILE={path}", path)
     return None
@@ -90,7 +91,12 @@ def read_file(label: str, path: str) -> str:
         raise UserMistake(f"{label} is not a text file in UTF-8") from None
     if not text:
         raise UserMistake(f"{label} is empty; write the secret into it")
-    return _one_line(label, text)
+    return _known(_one_line(label, text))
+
+
+def _known(secret: str) -> str:
+    hide(secret)
+    return secret
 
 
 def _one_line(label: str, text: str) -> str:

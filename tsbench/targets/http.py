@@ -21,6 +21,7 @@ from tsbench.targets.base import Payload, Schema, expressible
 from tsbench.targets.endpoint import NAME_IT, open_or_name, server_of
 from tsbench.targets.session import Closable, CommandSession, decoded
 from tsbench.targets.target import Endpoint, Target
+from tsbench.text import hide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -183,7 +184,10 @@ def basic_login(user: str, password: str | None) -> dict[str, str]:
     """Return the header that logs in; none without a user."""
     if not user:
         return {}
-    return {"Authorization": "Basic " + b64encode(f"{user}:{password or ''}".encode()).decode()}
+    login = b64encode(f"{user}:{password or ''}".encode()).decode()
+    if password:
+        hide(login)
+    return {"Authorization": f"Basic {login}"}
 
 
 def environment_secret(of: Endpoint) -> str | None:

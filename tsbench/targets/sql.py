@@ -68,7 +68,7 @@ def column_names(m: Measurement, *, own_tags: bool | None = None) -> list[str]:
 
 
 def expect_distinct(table: str, columns: Sequence[str], *, folds_case: bool) -> None:
-    """Raise UserMistake if a table would have a column twice, which the database refuses after it dropped the old one."""
+    """Raise UserMistake if a table would have a column twice, before the database drops the old one and refuses it."""
     seen: dict[str, str] = {}
     for name in columns:
         folded = name.casefold() if folds_case else name
