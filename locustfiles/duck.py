@@ -3,7 +3,7 @@
 The file is not called duckdb.py: Locust imports it under its own name, which is that of the driver.
 
 locust -f locustfiles/duck.py                      # web UI; makes a database file
-locust -f locustfiles/duck.py --headless -u 10 -t 20s
+locust -f locustfiles/duck.py --headless -u 10 -r 10 -t 20s
 locust -f locustfiles/duck.py --endpoint duckdb:////var/tmp/bench.duckdb
 """
 

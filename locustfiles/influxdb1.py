@@ -1,8 +1,8 @@
 """InfluxDB 1.x: tens of thousands of devices with seven sensors, a hundred writes to one query (study F).
 
 locust -f locustfiles/influxdb1.py                      # web UI; starts an InfluxDB of its own (tsbench servers)
-locust -f locustfiles/influxdb1.py --headless -u 50 -t 60s SingleWriter
-locust -f locustfiles/influxdb1.py --headless -u 50 -t 20s SingleWriterFlatOut    # what the client itself can do
+locust -f locustfiles/influxdb1.py --headless -u 50 -r 50 -t 60s SingleWriter
+locust -f locustfiles/influxdb1.py --headless -u 50 -r 50 -t 20s SingleWriterFlatOut    # what the client itself can do
 locust -f locustfiles/influxdb1.py --endpoint http://me@db.example:8086/bench     # password: TSBENCH_PASSWORD
 """
 

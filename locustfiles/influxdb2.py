@@ -1,8 +1,8 @@
 """InfluxDB 2.x: devices with seven sensors, a hundred writes to one query, in Flux.
 
 locust -f locustfiles/influxdb2.py                     # web UI; starts an InfluxDB of its own (tsbench servers)
-locust -f locustfiles/influxdb2.py --headless -u 50 -t 60s SingleWriter
-locust -f locustfiles/influxdb2.py --headless -u 50 -t 20s SingleWriterFlatOut   # what the client itself can do
+locust -f locustfiles/influxdb2.py --headless -u 50 -r 50 -t 60s SingleWriter
+locust -f locustfiles/influxdb2.py --headless -u 50 -r 50 -t 20s SingleWriterFlatOut   # what the client itself can do
 locust -f locustfiles/influxdb2.py --endpoint 'http://db.example:8086/?org=o&bucket=b'     # token: TSBENCH_TOKEN
 """
 

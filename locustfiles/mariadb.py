@@ -1,7 +1,7 @@
 """MariaDB: a hundred single writes to one query, or batches.
 
 locust -f locustfiles/mariadb.py                      # web UI; starts MariaDB where it is installed
-locust -f locustfiles/mariadb.py --headless -u 10 -t 20s
+locust -f locustfiles/mariadb.py --headless -u 10 -r 10 -t 20s
 locust -f locustfiles/mariadb.py --endpoint mariadb://me@db.example:3306/tsbench     # password: TSBENCH_PASSWORD
 """
 

@@ -1,8 +1,8 @@
 """MongoDB: a hundred single writes to one query, or batches.
 
 locust -f locustfiles/mongodb.py                      # web UI; starts FerretDB (tsbench servers)
-locust -f locustfiles/mongodb.py --headless -u 10 -t 20s
-locust -f locustfiles/mongodb.py --headless -u 20 -t 20s SingleWriterFlatOut      # what the client itself can do
+locust -f locustfiles/mongodb.py --headless -u 10 -r 10 -t 20s
+locust -f locustfiles/mongodb.py --headless -u 20 -r 20 -t 20s SingleWriterFlatOut      # what the client itself can do
 locust -f locustfiles/mongodb.py --endpoint mongodb://me@db.example:27017/tsbench     # password: TSBENCH_PASSWORD
 """
 

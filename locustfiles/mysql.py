@@ -1,7 +1,7 @@
 """MySQL: a hundred single writes to one query, or batches.
 
 locust -f locustfiles/mysql.py                      # web UI; starts a MySQL of its own (tsbench servers)
-locust -f locustfiles/mysql.py --headless -u 10 -t 20s
+locust -f locustfiles/mysql.py --headless -u 10 -r 10 -t 20s
 locust -f locustfiles/mysql.py --endpoint mysql://me@db.example:3306/tsbench     # password: TSBENCH_PASSWORD
 """
 

@@ -1,7 +1,7 @@
 """No database: writes that take no time, to try the page and to find what the load generator itself can do.
 
 locust -f locustfiles/null.py                      # web UI; nothing is stored, so that no answer can be checked
-locust -f locustfiles/null.py --headless -u 10 -t 20s
+locust -f locustfiles/null.py --headless -u 10 -r 10 -t 20s
 locust -f locustfiles/null.py --endpoint 'null://?service=5ms&stall_at=10s&stall=2s'
 """
 

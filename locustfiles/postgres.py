@@ -1,8 +1,8 @@
 """PostgreSQL: a hundred single writes to one query, or batches.
 
 locust -f locustfiles/postgres.py                      # web UI; starts an embedded PostgreSQL
-locust -f locustfiles/postgres.py --headless -u 10 -t 20s
-locust -f locustfiles/postgres.py --headless -u 20 -t 20s SingleWriterFlatOut      # what the client itself can do
+locust -f locustfiles/postgres.py --headless -u 10 -r 10 -t 20s
+locust -f locustfiles/postgres.py --headless -u 20 -r 20 -t 20s SingleWriterFlatOut      # what the client itself can do
 locust -f locustfiles/postgres.py --endpoint postgresql://me@db.example/bench     # password: TSBENCH_PASSWORD
 """
 

@@ -1,8 +1,8 @@
 """QuestDB: a fleet of hosts, written in batches, with a question now and then.
 
 locust -f locustfiles/questdb.py               # web UI; starts a QuestDB of its own (tsbench servers)
-locust -f locustfiles/questdb.py --headless -u 10 -t 20s
-locust -f locustfiles/questdb.py --headless -u 10 -t 20s SingleWriter
+locust -f locustfiles/questdb.py --headless -u 10 -r 10 -t 20s
+locust -f locustfiles/questdb.py --headless -u 10 -r 10 -t 20s SingleWriter
 locust -f locustfiles/questdb.py --endpoint 'http://me@db.example:9000/?pg=8812'  # password: TSBENCH_PASSWORD
 """
 

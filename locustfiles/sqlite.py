@@ -1,7 +1,7 @@
 """SQLite: a hundred single writes to one query, or batches.
 
 locust -f locustfiles/sqlite.py                      # web UI; makes a database file
-locust -f locustfiles/sqlite.py --headless -u 10 -t 20s
+locust -f locustfiles/sqlite.py --headless -u 10 -r 10 -t 20s
 locust -f locustfiles/sqlite.py --endpoint sqlite:////var/tmp/bench.db
 """
 

@@ -1,7 +1,7 @@
 """TimescaleDB: a hundred single writes to one query, or batches. Schema `hypertable`; see docs/databases/postgres.md.
 
 locust -f locustfiles/timescaledb.py                      # web UI; starts TimescaleDB where it is installed
-locust -f locustfiles/timescaledb.py --headless -u 10 -t 20s
+locust -f locustfiles/timescaledb.py --headless -u 10 -r 10 -t 20s
 locust -f locustfiles/timescaledb.py --endpoint postgresql://me@db.example/bench     # password: TSBENCH_PASSWORD
 """
 

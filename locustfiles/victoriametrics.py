@@ -1,8 +1,8 @@
 """VictoriaMetrics: a fleet of hosts, written in batches, with a question now and then.
 
 locust -f locustfiles/victoriametrics.py               # web UI; starts a VictoriaMetrics of its own (tsbench servers)
-locust -f locustfiles/victoriametrics.py --headless -u 10 -t 20s
-locust -f locustfiles/victoriametrics.py --headless -u 10 -t 20s SingleWriter
+locust -f locustfiles/victoriametrics.py --headless -u 10 -r 10 -t 20s
+locust -f locustfiles/victoriametrics.py --headless -u 10 -r 10 -t 20s SingleWriter
 locust -f locustfiles/victoriametrics.py --endpoint http://me@db.example:8428/tsbench     # password: TSBENCH_PASSWORD
 """
 

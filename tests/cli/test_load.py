@@ -344,3 +344,28 @@ def test_a_table_that_cannot_be_made_is_refused_before_the_old_one_is_dropped(
     cpu = Measurement("cpu", ("h",), (Field("v"),))
     with closing(found.connect(endpoint, schema)) as session:
         assert count_stored(session, schema, [cpu]) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            b"time,host,usage\n2026-01-01,a,1.5\n",
+            "is a CSV file, which is not read yet; write it as line protocol first",
+        ),
+        (gzip.compress(b"time,host,usage\n2026-01-01,a,1.5\n"), "is a CSV file"),
+        (b"PAR1\x15\x04\x15\xff\n\x1b[31m", "is a Parquet file"),
+        (b'[{"time": 1}]\n', "is a JSON file"),
+    ],
+    ids=["csv", "csv.gz", "parquet", "json"],
+)
+def test_a_file_in_a_format_that_is_not_read_is_named_before_the_database_is_touched(
+    content: bytes, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "points").write_bytes(content)
+    endpoint = f"sqlite://{tmp_path / 'test.db'}"
+    assert main(["load", "sqlite", str(tmp_path / "points"), "--endpoint", endpoint, "--out", str(tmp_path / "r")]) == 2
+    line = complaint(capsys.readouterr().err)
+    says(line, expected)
+    assert line.isprintable()
+    assert [path.name for path in tmp_path.iterdir()] == ["points"]

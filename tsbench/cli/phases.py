@@ -58,6 +58,7 @@ def load(
     from tsbench.cli.progress import CellProgress
     from tsbench.run.bulk_load import Pace
     from tsbench.run.loading import load as load_points
+    from tsbench.run.point_files import expect_points
     from tsbench.scenario.spec import FilePart, FileSpec, Job, RunSpec, explained
     from tsbench.scenario.validation import YES, points_of, too_many_points
 
@@ -85,6 +86,8 @@ def load(
         if not yes and (why := too_many_points(min(points, limit or points))):
             raise UserMistake(f"this would {why[0]}; change --start, --end, --interval or --scale, {YES}")
     pace = Pace(rate, None if duration is None else parsed("--duration", duration, _seconds))
+    if file is not None:
+        expect_points(file)
     results = new_set(out, f"load-{target}")
     with CellProgress(stderr, f"load {target}") as progress:
         summary = load_points(spec, results, progress, limit=limit, pace=pace)

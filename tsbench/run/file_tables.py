@@ -100,7 +100,7 @@ class Tables:
         parts = lines.data[:-1].replace(b"\n", b" ").split(b" ") if plain else matched(lines)
         heads, texts, times = parts[0::3], parts[1::3], parts[2::3]
         if not plain and (odd := next((i for i, text in enumerate(texts) if b'"' in text), None)) is not None:
-            raise Refused(odd, "a table holds numbers, not texts")
+            raise Refused(odd, "a table holds numbers, not texts: leave the field out, or make it a tag")
         self.numbers |= lines.numbers
         numbers = {head: number for number, head in enumerate(dict.fromkeys(heads))}
         head_of = np.array([*map(numbers.__getitem__, heads)])

@@ -81,6 +81,35 @@ def opened(path: str) -> Iterator[Iterator[bytes]]:
             stopped.set()
 
 
+def expect_points(path: str) -> None:
+    """Verify by the first bytes of a file, before any server is touched, that it is not in a format that is not read.
+
+    Of pipes and standard input nothing is read here.
+
+    Raises
+    ------
+    UserMistake
+        One line with the format and the cure.
+    Broken
+        If a compressed file is damaged or has no end.
+    """
+    if not Path(path).is_file():
+        return
+    with opened(path) as blocks:
+        head = next(blocks, b"")
+    line = head.partition(b"\n")[0]
+    formats = {
+        "a Parquet file": head.startswith(b"PAR1"),
+        "a JSON file": head.lstrip()[:1] in {b"{", b"["},
+        # Lines of points have `=`; TSBS's own format begins with the names of tags.
+        "a CSV file": b"," in line and b"=" not in line and not line.startswith(b"tags,") and line.isascii(),
+    }
+    for name, is_it in formats.items():
+        if is_it:
+            cure = "write it as line protocol first (measurement,tag=text field=1 1451606400000000000)"
+            raise UserMistake(f"'{path}' is {name}, which is not read yet; {cure}")
+
+
 def _read(raw: FileIO, stopped: threading.Event) -> bytes:
     """Return the next bytes, none at the end or once `stopped`: the writer of a pipe may never write again."""
     while not stopped.is_set():
