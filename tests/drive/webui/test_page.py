@@ -393,6 +393,27 @@ def test_the_start_form_sets_what_it_has_fields_for_and_nothing_else(one: Served
         assert one.post_bytes("/user", body).status == 400
 
 
+@pytest.mark.parametrize("run_time", ["999999999999999999999s", "9" * 30, "169h"])
+def test_a_run_time_beyond_a_week_is_refused_in_one_line(one: Served, run_time: str) -> None:
+    answer = one.post("/swarm", {"user_count": 1, "spawn_rate": 1, "run_time": run_time})
+    assert (answer.status, answer.json()["success"]) == (400, False)
+    assert answer.json()["message"] == "run_time: at most 7 days; leave it empty to stop the test by hand"
+    assert one.get("/stats/requests").json()["state"] in {"ready", "stopped"}
+
+
+@pytest.mark.slow
+def test_no_value_of_any_field_ends_in_an_error_of_the_server(served: Callable[..., Served]) -> None:
+    locust = served("--class-picker")
+    form = {"user_count": 1, "spawn_rate": 1}
+    answer = locust.post("/swarm", {**form, "shape_class": "x"})
+    assert (answer.status, answer.json()["message"]) == (400, "shape_class: there is no 'x'; there are Default")
+    fields = ("user_count", "spawn_rate", "run_time", "user_classes", "shape_class")
+    for field in fields:
+        for value in ("x", "-1", "1e999", "nan", "9" * 400, "\N{SNOWMAN}", "\0"):
+            assert locust.post("/swarm", {**form, field: value}).status < 500, (field, value)
+    assert locust.get("/stats/requests").json()["state"] in {"ready", "stopped"}
+
+
 @pytest.mark.slow
 def test_a_test_that_runs_when_locust_ends_is_still_checked(served: Callable[..., Served], tmp_path: Path) -> None:
     locust = served()

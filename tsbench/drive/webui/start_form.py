@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from locust.util.timespan import parse_timespan
 from werkzeug.datastructures import ImmutableMultiDict
 
 from tsbench.errors import Broken, UserMistake
+from tsbench.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -35,6 +37,8 @@ logger = logging.getLogger("tsbench")
 ALWAYS = frozenset({"user_count", "spawn_rate", "host", "run_time", "profile"})
 PICKED = frozenset({"user_classes", "shape_class"})
 """Fields that the start form has only with --class-picker."""
+MOST_RUN_TIME_S = 7 * 86_400
+"""Longest run time: results are made for a week at most."""
 OF_A_USER = frozenset({"user_class_name", "host", "weight", "fixed_count", "tasks"})
 """Fields that --class-picker adds to the form for each user class."""
 
@@ -71,10 +75,25 @@ def guard(
             return None
         given = request.form.keys() if request.endpoint == "locust.swarm" else _keys(request.get_data())
         unknown = sorted(set(given) - allowed[request.endpoint])
-        if unknown:
-            text = f"the form has no field '{unknown[0]}'; give such an option when tsbench is started"
+        text = f"the form has no field '{unknown[0]}'; give such an option when tsbench is started" if unknown else ""
+        if text := text or _absurd(request.form, {"Default", *(web_ui.environment.available_shape_classes or ())}):
             return make_response(jsonify({"success": False, "message": text}), 400)
         return _checked_start(refusal, end_after) if request.endpoint == "locust.swarm" else None
+
+
+def _absurd(form: Mapping[str, str], shapes: Collection[str]) -> str:
+    """Return what is wrong with a field on which Locust itself would fail; "" if nothing is."""
+    with suppress(ValueError):  # which Locust names
+        if run_time := form.get("run_time"):
+            try:
+                is_long = parse_timespan(run_time) > MOST_RUN_TIME_S
+            except OverflowError:
+                is_long = True
+            if is_long:
+                return f"run_time: at most {MOST_RUN_TIME_S // 86_400} days; leave it empty to stop the test by hand"
+    if (shape := form.get("shape_class", "Default")) not in shapes:
+        return f"shape_class: there is no '{shortened(shape)}'; there are {', '.join(sorted(shapes))}"
+    return ""
 
 
 def _checked_start(
