@@ -23,6 +23,7 @@ from tests.drive.support import document, run
 from tsbench.encode import line_protocol, pgcopy
 from tsbench.errors import Broken, UserMistake
 from tsbench.run.generate import generate, loaded_by, output
+from tsbench.run.point_files import opened
 from tsbench.scenario.spec import Scenario
 from tsbench.targets.pgwire.login import parameters
 from tsbench.workload.world import World, WorldSpec
@@ -256,3 +257,12 @@ def test_runs_that_load_different_points_are_named_and_others_are_one(tmp_path: 
         loaded_by(Scenario(tmp_path / "test.toml", content).expand())
     same = document() | {"matrix": {"drive.users": [1, 2]}}
     assert loaded_by(Scenario(tmp_path / "test.toml", same).expand())[0].streams == 4
+
+
+def test_closed_standard_output_and_input_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)  # as Python has it where descriptor 1 is closed
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(UserMistake, match="cannot write standard output: it is closed"), output("-"):
+        pass
+    with pytest.raises(UserMistake, match="cannot read standard input: it is closed"), opened("-"):
+        pass

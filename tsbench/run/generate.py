@@ -213,6 +213,8 @@ def _compressed(raw: IO[bytes]) -> AbstractContextManager[IO[bytes]]:
 
 
 def _open(path: str) -> IO[bytes]:
+    if path == "-" and sys.stdout is None:
+        raise OSError(errno.EBADF, "it is closed")
     if path == "-":
         raw = open(sys.stdout.fileno(), "wb", closefd=False)  # noqa: SIM115 - the caller closes it
     else:

@@ -67,6 +67,8 @@ def opened(path: str) -> Iterator[Iterator[bytes]]:
         While reading, if the compressed file ends in its middle or is damaged.
     """
     stopped = threading.Event()
+    if path == "-" and sys.stdin is None:
+        raise UserMistake("cannot read standard input: it is closed")
     try:
         raw = open(sys.stdin.fileno() if path == "-" else path, "rb", 0, closefd=path != "-")  # noqa: SIM115
     except OSError as error:
