@@ -294,8 +294,13 @@ def error_text(response: Response) -> str:
 
 def message_of(response: Response) -> str:
     """Return the server's error message."""
+    return message_in(response.body)
+
+
+def message_in(body: bytes) -> str:
+    """Return the error message in the body of a response, in JSON or as text."""
     with suppress(ValueError, RecursionError):
-        document = json.loads(response.body)
+        document = json.loads(body)
         if isinstance(document, dict) and (text := document.get("error") or document.get("message")):
             return str(text)
-    return response.body[:2_000].decode(errors="replace")
+    return body[:2_000].decode(errors="replace")

@@ -16,6 +16,7 @@ from tests.targets import data
 from tests.targets.contract import TargetContract
 from tests.targets.data import CPU, START_NS, S
 from tests.targets.influxdb.test_v1 import conflicting, line_of, settled_at
+from tsbench.cli.main import main
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, PartialWrite, WriteMode
 from tsbench.targets.influxdb import flux
@@ -140,6 +141,21 @@ class TestInfluxdb2(TargetContract):
         batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS + i for i in range(20_000)])
         session.write(schema.encode(batch, WriteMode.BULK))
         assert sum(session.sizes([CPU]).values()) > 200_000  # random floats do not compress
+
+    def test_a_file_can_be_loaded_twice_into_a_bucket(self, url: str, tmp_path: Path) -> None:
+        points = tmp_path / "points"
+        points.write_text("cpu,hostname=a usage_user=1 1451606400000000000\n")
+        for _ in range(2):  # at the second time there are points, and the file's measurements are not known yet
+            assert main(["load", "influxdb2", str(points), "--endpoint", url, "--out", str(tmp_path / "r")]) == 0
+
+    def test_the_servers_reason_for_refusing_a_bucket_is_shown(
+        self, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        points = tmp_path / "points"
+        points.write_text("cpu,hostname=a usage_user=1 1451606400000000000\n")
+        odd = url.replace(f"bucket={bucket_of(url)}", "bucket=a%22b")
+        assert main(["load", "influxdb2", str(points), "--endpoint", odd, "--out", str(tmp_path / "r")]) in {1, 2}
+        assert "quotation mark" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -256,7 +256,8 @@ def _api_errors() -> Iterator[None]:
         yield
     except ApiException as error:
         outcome, cause = http_api.meaning(error.status or 500, str(error.body or error.reason), write=False)
-        raise OpError(outcome, cause, f"InfluxDB: {error.status} {error.reason}") from error
+        said = http.message_in(str(error.body or "").encode()) or error.reason
+        raise OpError(outcome, cause, f"InfluxDB: {error.status} {said}") from error
     except TimeoutError as error:
         raise OpError(Outcome.UNKNOWN, "timeout", f"InfluxDB: {error}") from error
     except HTTPError as error:
