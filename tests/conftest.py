@@ -18,6 +18,7 @@ import tests.examples  # noqa: F401 - loads the usual profile of Hypothesis, and
 from tests.drive.webui import browser
 from tests.namespaces import three_hosts
 from tests.warm import WarmLocust
+from tsbench import text
 from tsbench.errors import UserMistake
 from tsbench.servers.base import Server
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
@@ -321,6 +322,13 @@ def sqlite_endpoint(tmp_path: Path) -> str:
 def memory_endpoint(tmp_path: Path) -> str:
     """The name of a store that nobody else has."""
     return f"memory://{tmp_path}"
+
+
+@pytest.fixture(autouse=True)
+def _secrets_of_one_test() -> Iterator[None]:
+    """Forget the secrets that a test read: a process of tests is none of tsbench's."""
+    yield
+    text._hidden.clear()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -26,26 +26,29 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 MARK = "\N{REPLACEMENT CHARACTER}"
 
 
-_hidden: dict[str, None] = {}
+_hidden: dict[str, re.Pattern[str]] = {}
 """Secrets that this process has read, in every form in which a server may repeat them: one list for the process."""
 _LEAST_SECRET = 4
 """Characters of the shortest secret that is struck out: shorter ones are part of too many words."""
+_WORD = 12
+"""Characters below which a secret is struck out only as a whole word: `postgres` is a password, and part of a URL."""
 
 
 def hide(secret: str) -> None:
-    """Strike a secret out of all texts from now on, also where it is URL-encoded or within JSON."""
+    """Remove a secret from all texts from now on, also where it is URL-encoded or within JSON."""
     if len(secret) < _LEAST_SECRET:
         return
     forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), json.dumps(secret)[1:-1]}
-    found = sorted({*_hidden, *forms}, key=len, reverse=True)  # a secret may be part of another one's form
+    ends = (r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])") if len(secret) < _WORD else ("", "")
+    found = _hidden | {form: re.compile(re.escape(form).join(ends)) for form in forms}
     _hidden.clear()
-    _hidden.update(dict.fromkeys(found))
+    _hidden.update(sorted(found.items(), key=lambda item: -len(item[0])))  # one may be part of another
 
 
 def conceal(text: str) -> str:
     """Return the text without the secrets of this process, which a server may repeat in what it says."""
-    for secret in _hidden:
-        text = text.replace(secret, "[secret]")
+    for pattern in _hidden.values():
+        text = pattern.sub("[secret]", text)
     return text
 
 

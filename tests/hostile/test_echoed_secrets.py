@@ -124,6 +124,10 @@ def test_every_form_of_a_secret_is_struck_out_of_errors_and_facts() -> None:
     assert not [part for part in (MARK[:6], MARK[-6:]) if part in cut]
 
 
-def test_a_secret_of_three_letters_leaves_texts_readable() -> None:
+def test_a_secret_that_is_a_short_word_leaves_other_words_readable() -> None:
     hide("sql")
-    assert conceal("mysql refused it") == "mysql refused it"
+    hide("postgres")
+    assert conceal("mysql refused it; is postgresql://me@h PostgreSQL?") == (
+        "mysql refused it; is postgresql://me@h PostgreSQL?"
+    )
+    assert conceal("Password: postgres; 'postgres'") == "Password: [secret]; '[secret]'"

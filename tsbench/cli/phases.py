@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tsbench.results.summary import Summary
+    from tsbench.scenario.spec import FilePart
     from tsbench.workload.query_files import Asked, AskedText
 
 Target = Annotated[
@@ -58,8 +59,7 @@ def load(
     from tsbench.cli.progress import CellProgress
     from tsbench.run.bulk_load import Pace
     from tsbench.run.loading import load as load_points
-    from tsbench.run.point_files import expect_points
-    from tsbench.scenario.spec import FilePart, FileSpec, Job, RunSpec, explained
+    from tsbench.scenario.spec import FileSpec, Job, RunSpec, explained
     from tsbench.scenario.validation import YES, points_of, too_many_points
 
     given = given_options(context)
@@ -73,7 +73,7 @@ def load(
     spec: Job
     try:
         if file is not None:
-            spec = FileSpec.model_validate({**common, "file": FilePart(name=file, limit=limit)})
+            spec = FileSpec.model_validate({**common, "file": _points_of(file, limit)})
         else:
             world = world_of(use_case or "", scale, start, end, interval, seed, form)
             common["load"]["window"] = world.pop("window")
@@ -86,12 +86,19 @@ def load(
         if not yes and (why := too_many_points(min(points, limit or points))):
             raise UserMistake(f"this would {why[0]}; change --start, --end, --interval or --scale, {YES}")
     pace = Pace(rate, None if duration is None else parsed("--duration", duration, _seconds))
-    if file is not None:
-        expect_points(file)
     results = new_set(out, f"load-{target}")
     with CellProgress(stderr, f"load {target}") as progress:
         summary = load_points(spec, results, progress, limit=limit, pace=pace)
     return ended(results, summary, _loaded_line(summary))
+
+
+def _points_of(file: str, limit: int | None) -> FilePart:
+    """Return the part of a specification that names a file of points; refuse formats that are not read."""
+    from tsbench.run.point_files import expect_points
+    from tsbench.scenario.spec import FilePart
+
+    expect_points(file)
+    return FilePart(name=file, limit=limit)
 
 
 def _loaded_line(summary: Summary) -> str:

@@ -27,7 +27,7 @@ _REPEAT_SCENARIO = "tsbench run SCENARIO --repeat 8"
 """For a set that no scenario file made: of a page in the browser, of bare Locust, of a single load."""
 _SAME = "reproduced"
 _NAMED = 3
-"""Sides that a line names where there are more than one beyond them; the others are counted."""
+"""Sides that a line names if it has more than one beyond them; the others are counted."""
 
 
 def judged_sides(found: ResultSet, whole: Sides | None = None) -> Sides:
@@ -246,7 +246,7 @@ def _gates(sides: Sequence[Side]) -> list[tuple[str, str]]:
 
 
 def _first(texts: Sequence[str], what: str) -> list[str]:
-    """Return the first texts, and how many others there are; `what` says of what."""
+    """Return the first texts, and the number of the others, followed by `what`."""
     if len(texts) <= MOST_NAMES:
         return [*texts]
     return [*texts[:_NAMED], f"{len(texts) - _NAMED} {what}"]

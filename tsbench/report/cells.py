@@ -144,7 +144,7 @@ class Cell:
 
     @property
     def overload(self) -> Overload | None:
-        """How far the database stayed behind an open loop's rate; None if it kept up, or there was no rate."""
+        """How far the database stayed behind an open loop's rate; None if it kept up, and of a closed loop."""
         schedule, measured = self.summary.schedule, self.summary.measured
         if not schedule or not measured or not schedule.scheduled or self.limited_by != DATABASE:
             return None

@@ -74,7 +74,7 @@ def _number(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The words for a figure: the `label` of its line in the answer, its `name`, and what the `best` side is.
+    """The words for a figure: the `label` of its line in the answer, its `name`, and the adjective of the `best` side.
 
     `worse` is what another side does by a factor: its verb, singular and plural, and the rest with `{}` for the factor.
     `apart` is the factor from which on single runs count as different. Rates (`is_rate`, more is better) are compared

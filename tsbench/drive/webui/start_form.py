@@ -82,7 +82,7 @@ def guard(
 
 
 def _absurd(form: Mapping[str, str], shapes: Collection[str]) -> str:
-    """Return what is wrong with a field on which Locust itself would fail; "" if nothing is."""
+    """Return the reason to refuse a field on which Locust itself would fail, or ""."""
     with suppress(ValueError):  # which Locust names
         if run_time := form.get("run_time"):
             try:
