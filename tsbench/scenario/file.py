@@ -105,6 +105,8 @@ _CURES = {
     "world": "; add [world] with use_case = 'cpu-only', for example",
     "world.use_case": "; `tsbench list use-cases` shows all",
 }
+_NAMES = {"target": "name", "world": "use_case"}
+"""Keys of tables that people write as the text of their main key."""
 _NO_KEYS = {"schema_", "float", "constrained-float", "str", "int"}
 """Parts of pydantic's places that no file has: a field with an alias, the alternatives of a type."""
 _WANTED = {  # by pydantic's type of error
@@ -147,6 +149,8 @@ def explain(
     message = first["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
     given = first.get("input")
     shown = f" (given: {_given(given)})" if isinstance(given, str | int | float) else ""
+    if kind in {"model_type", "dict_type"} and isinstance(given, str) and place in _NAMES:
+        return f'{place}: must be a table; write {{ {_NAMES[place]} = "{shortened(given)}" }}'
     if shown and _given(given).strip("'") in message:
         shown = ""
     if kind in _WANTED:
