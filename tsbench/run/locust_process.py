@@ -140,6 +140,22 @@ def locustfile(target: str) -> Path:
     return place / f"{file}.py"
 
 
+def expect_free(host: str, port: int, option: str) -> None:
+    """Verify that a process can listen on a port of this machine; `*` is all interfaces.
+
+    Raises
+    ------
+    UserMistake
+        If it cannot, with the option that chooses another port.
+    """
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("" if host == "*" else host, port))
+        except OSError as error:
+            raise UserMistake(f"cannot listen on {host}:{port}: {error.strerror}; choose another {option}") from None
+
+
 def web(target: str, host: str, port: int, words: Sequence[str]) -> NoReturn:
     """Replace this process by Locust with its web UI and a target's locustfile, so that signals reach Locust.
 
@@ -150,12 +166,7 @@ def web(target: str, host: str, port: int, words: Sequence[str]) -> NoReturn:
     """
     file = locustfile(target)
     secret_for(host, WEB_PASSWORD, "--host")
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("" if host == "*" else host, port))
-        except OSError as error:
-            raise UserMistake(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from None
+    expect_free(host, port, "--port")
     command = [sys.executable, "-m", "locust", "-f", str(file), "--class-picker"]
     os.execv(sys.executable, [*command, "--web-host", host, "--web-port", str(port), *words])  # noqa: S606 - no shell
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -377,6 +378,15 @@ def test_locust_does_not_serve_others_without_a_password(warm_locust: WarmLocust
     said = unserved(warm_locust, tmp_path, "--web-host", host)
     assert "set TSBENCH_WEB_PASSWORD (or TSBENCH_WEB_PASSWORD_FILE), or use 127.0.0.1" in said
     assert "Traceback" not in said
+
+
+def test_a_port_that_is_taken_is_named_in_one_line(warm_locust: WarmLocust, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = unserved(warm_locust, tmp_path, "--web-port", str(port))
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another --web-port" in said
+    assert "Traceback" not in said
+    assert "Aggregated" not in said
 
 
 OPTIONS = ("results", "gate", "logfile", "loglevel", "processes", "web_host", "html_file", "tags", "stop_timeout", "x")

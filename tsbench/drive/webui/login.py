@@ -21,6 +21,7 @@ from flask_login import UserMixin, current_user, login_user
 from werkzeug.exceptions import HTTPException
 
 from tsbench.errors import one_line
+from tsbench.run.locust_process import expect_free
 from tsbench.targets import credentials
 from tsbench.targets.credentials import WEB_PASSWORD, is_loopback
 
@@ -67,9 +68,11 @@ def protect(web_ui: WebUI, routes: Blueprint) -> None:
     Raises
     ------
     UserMistake
-        If other machines can reach the web UI and no password is set, or if its file cannot be read.
+        If other machines can reach the web UI and no password is set, if its file cannot be read, or if the port is
+        taken, which Locust says with a traceback.
     """
     secret = credentials.secret_for(web_ui.host, WEB_PASSWORD, "--web-host")
+    expect_free(web_ui.host, web_ui.port, "--web-port")
     app: Any = web_ui.app
     app.config["MAX_CONTENT_LENGTH"] = BODY_BYTES
     app.register_error_handler(Exception, _one_line)
