@@ -52,7 +52,7 @@ def test_ctrl_c_while_measuring_keeps_what_was_measured_and_the_line_that_goes_o
     assert measured_ops(partial / "summary.json")["write-1"] > 0
     report = partial.parent / "report.html"
     assert report.exists()
-    assert "sqlite is inconclusive (interrupted" in command.stdout  # the table so far
+    assert "sqlite does not count (interrupted" in command.stdout  # the table so far
     assert f"report: {report.relative_to(place)}" in command.stdout
 
     program, *words = shlex.split(line.partition("continue with: ")[2])

@@ -71,7 +71,7 @@ def print_summary(console: Console, results: Path) -> None:
     answered = answer_of(found)
     for line in answered:
         label, _, text = printable_line(line).partition(": ")
-        console.print(Text.assemble((f"{label}:".ljust(12), "bold"), text), soft_wrap=not console.is_terminal)
+        console.print(Text.assemble((f"{label}:".ljust(14), "bold"), text), soft_wrap=not console.is_terminal)
     console.print()
     table = repeats_table(cells)
     name, *columns = _columns(table)
