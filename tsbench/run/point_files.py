@@ -104,12 +104,21 @@ def expect_points(path: str) -> None:
         "a Parquet file": head.startswith(b"PAR1"),
         "a JSON file": head.lstrip()[:1] in {b"{", b"["},
         # Lines of points have `=`; TSBS's own format begins with the names of tags.
-        "a CSV file": b"," in line and b"=" not in line and not line.startswith(b"tags,") and line.isascii(),
+        "a CSV file": b"=" not in line and not line.startswith(b"tags,") and _is_separated(line),
     }
     for name, is_it in formats.items():
         if is_it:
             cure = "write it as line protocol first (measurement,tag=text field=1 1451606400000000000)"
             raise UserMistake(f"'{path}' is {name}, which is not read yet; {cure}")
+
+
+def _is_separated(line: bytes) -> bool:
+    """Return True for a line of text in columns; a byte-order mark before it is Excel's."""
+    try:
+        text = line.decode("utf-8-sig").rstrip("\r")
+    except UnicodeDecodeError:
+        return False
+    return any(mark in text for mark in ",;\t") and text.replace("\t", " ").isprintable()
 
 
 def _read(raw: FileIO, stopped: threading.Event) -> bytes:
