@@ -372,3 +372,13 @@ def test_a_file_in_a_format_that_is_not_read_is_named_before_the_database_is_tou
     says(line, expected)
     assert line.isprintable()
     assert [path.name for path in tmp_path.iterdir()] == ["points"]
+
+
+def test_a_text_field_is_refused_with_the_cure_where_a_table_holds_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "points").write_text('cpu,h=a v=1 1000000000\ncpu,h=a v=1,s="on" 2000000000\n')
+    endpoint = f"sqlite://{tmp_path / 'test.db'}"
+    words = ["sqlite", str(tmp_path / "points"), "--endpoint", endpoint, "--out", str(tmp_path / "r")]
+    assert main(["load", *words]) == 1
+    says(complaint(capsys.readouterr().err), "line 2 ", "not texts: leave the field out, or make it a tag")
