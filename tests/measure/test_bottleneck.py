@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from tsbench.measure.bottleneck import (
-    CLIENT,
     DATABASE,
     HUB_CPU_SHARE,
     NOTHING,
@@ -16,6 +15,7 @@ from tsbench.measure.bottleneck import (
     client_bound,
     limited_by,
 )
+from tsbench.results.summary import CLIENT
 
 MS = 1_000_000
 CALM = Evidence(hub_cpu_share=0.2, hub_lag_p50_ns=100_000, hub_lag_p99_ns=MS, pool_wait_p50_ns=50_000)
@@ -30,11 +30,11 @@ BUSY = LoadProfile(think_ns=0, response_ns=2 * MS)
         ([CALM, CALM], BUSY, DATABASE, True),
         # the processor of a load process
         ([replace(CALM, hub_cpu_share=HUB_CPU_SHARE - 0.01)], BUSY, DATABASE, True),
-        ([replace(CALM, hub_cpu_share=HUB_CPU_SHARE)], BUSY, CLIENT, None),
-        ([CALM, replace(CALM, hub_cpu_share=1.0)], BUSY, CLIENT, None),
+        ([replace(CALM, hub_cpu_share=HUB_CPU_SHARE)], BUSY, CLIENT, True),
+        ([CALM, replace(CALM, hub_cpu_share=1.0)], BUSY, CLIENT, True),
         # how late ops were sent: the rate would be 5 % higher at 1 of 21 ms
         ([CALM], LoadProfile(think_ns=0, response_ns=21 * MS, delayed_ns=MS), DATABASE, True),
-        ([CALM], LoadProfile(think_ns=0, response_ns=21 * MS, delayed_ns=MS + 1), CLIENT, None),
+        ([CALM], LoadProfile(think_ns=0, response_ns=21 * MS, delayed_ns=MS + 1), CLIENT, True),
         ([CALM], LoadProfile(think_ns=18 * MS, response_ns=3 * MS, delayed_ns=MS), THINK_TIME, True),
         ([CALM], LoadProfile(think_ns=18 * MS, response_ns=3 * MS, delayed_ns=MS + 1), CLIENT, True),
         ([CALM], replace(BUSY, delayed_ns=MS, scheduled=1_000), NOTHING, True),
@@ -42,7 +42,7 @@ BUSY = LoadProfile(think_ns=0, response_ns=2 * MS)
         ([CALM], LoadProfile(think_ns=99 * MS, response_ns=0), UNKNOWN, True),  # no op ended
         ([CALM], LoadProfile(think_ns=8 * MS, response_ns=2 * MS), DATABASE, True),
         ([CALM], LoadProfile(think_ns=8 * MS + 1, response_ns=2 * MS), THINK_TIME, True),
-        ([replace(CALM, hub_cpu_share=0.99)], LoadProfile(think_ns=99 * MS, response_ns=MS), CLIENT, None),
+        ([replace(CALM, hub_cpu_share=0.99)], LoadProfile(think_ns=99 * MS, response_ns=MS), CLIENT, True),
         # the rate of an open loop
         ([CALM], replace(BUSY, scheduled=1_000), NOTHING, True),
         ([CALM], replace(BUSY, scheduled=1_000, late=6, dropped=4), NOTHING, True),
@@ -56,7 +56,25 @@ def test_what_limited_a_run_follows_from_the_evidence(
 ) -> None:
     name, verdict = limited_by(processes, profile)
     assert (name, verdict.valid) == (limit, valid)
-    assert bool(verdict.reason) == (valid is not True)
+    assert bool(verdict.reason) == (valid is not True or name == CLIENT)
+
+
+@pytest.mark.parametrize(
+    ("users", "processes", "cure"),
+    [
+        (1, 1, "more users would show"),
+        (2, 2, "more users would show"),
+        (8, 1, "more processes, more hosts or fewer users"),
+        (0, 1, "more processes, more hosts or fewer users"),  # not known
+    ],
+)
+def test_the_cure_fits_the_users(users: int, processes: int, cure: str) -> None:
+    late = LoadProfile(think_ns=0, response_ns=3 * MS, delayed_ns=MS)
+    assert cure in limited_by([CALM] * processes, late, users=users)[1].reason
+    assert "quiet" not in limited_by([CALM] * processes, late, users=users)[1].reason
+    assert (
+        "does nothing else" in limited_by([CALM] * processes, late, "other programs used 1 core", users=users)[1].reason
+    )
 
 
 def test_the_reason_has_the_number_and_how_many_processes_it_concerns() -> None:

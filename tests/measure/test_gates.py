@@ -199,6 +199,29 @@ def test_a_figure_of_a_run_that_is_not_valid_passes_and_fails_no_gate(state):
         assert result.text.endswith(f"but the run is {state}")
 
 
+@pytest.mark.parametrize(
+    ("loop", "text", "state"),
+    [
+        ("closed", "points/s>3000", "pass"),  # more than enough, and perhaps yet more
+        ("closed", "points/s>4000", "undecided"),
+        ("closed", "points/s<3000", "fail"),  # already more
+        ("closed", "points/s<4000", "undecided"),
+        ("closed", "query:ops/s>=200", "undecided"),
+        ("closed", "load:points/s>30000", "fail"),
+        ("closed", "write:p99<50ms", "pass"),
+        ("closed", "write:p99<20ms", "fail"),
+        ("closed", "bytes/point<90", "fail"),
+        ("open", "points/s>4000", "fail"),
+    ],
+)
+def test_where_the_load_generator_was_the_limit_rates_are_the_least_and_all_else_is_judged(loop, text, state):
+    run = summary(loop, limited_by="load generator")
+    (found,) = evaluate_gates([parse_gate(text)], run)
+    assert found.state == state
+    assert ("at least" in found.text) is (state == "undecided")
+    assert evaluate_gates([parse_gate(text)], summary(loop))[0].state != "undecided"
+
+
 def test_a_gate_is_judged_by_both_ends_of_what_a_latency_can_be():
     found = summary(write=op("write", response_undelayed_ns={"p99": 30e6, "p50": 4.8e6}))  # measured: 60 and 5 ms
 

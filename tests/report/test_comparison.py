@@ -264,10 +264,9 @@ def test_a_link_in_a_set_leads_nowhere(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def limited(run: Path) -> None:
-    """Make the load generator the limit of a run."""
+    """Make the load generator the limit of the rates of a run."""
     content = json.loads((run / "summary.json").read_text())
-    check = {"state": "inconclusive", "reason": "it was", "counts": {}}
-    content["validity"] = {"state": "inconclusive", "reason": "it was", "checks": {"limit": check}}
+    content["limited_by"] = "load generator"
     (run / "summary.json").write_text(json.dumps(content))
 
 
@@ -280,9 +279,23 @@ def test_rates_that_are_the_load_generators_are_not_compared(tmp_path: Path) -> 
     assert "write:points/s is not compared: the load generator was the limit of 8 of 16 runs" in found.notes
 
 
-def test_a_run_that_the_load_generator_limited_is_left_out_while_others_are_valid(tmp_path: Path) -> None:
+def test_a_run_that_the_load_generator_limited_keeps_its_times_and_sizes(tmp_path: Path) -> None:
     place = make_set(tmp_path / "set", {"a": 10, "b": 10}, rounds=8)
     limited(place / "b-round=3")
+    found = compare(*pairs(place / "a", place / "b")[0])
+    assert {one.figure: one.test.runs for one in found.findings} == {
+        "write:p99": (8, 8),
+        "load:points/s": (8, 8),
+        "bytes/point": (8, 8),
+    }
+    assert not [note for note in found.notes if note.startswith("left out")]
+
+
+def test_a_run_that_is_less_valid_than_the_others_is_left_out(tmp_path: Path) -> None:
+    place = make_set(tmp_path / "set", {"a": 10, "b": 10}, rounds=8)
+    content = json.loads((place / "b-round=3" / "summary.json").read_text())
+    content["validity"] = {"state": "inconclusive", "reason": "it was", "checks": {}}
+    (place / "b-round=3" / "summary.json").write_text(json.dumps(content))
     found = compare(*pairs(place / "a", place / "b")[0])
     assert {one.test.runs for one in found.findings} == {(7, 7)}
     assert "left out: b-round=3 is inconclusive: it was" in found.notes

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tsbench.measure.bottleneck import CLIENT, Evidence, LoadProfile, limited_by
+from tsbench.measure.bottleneck import Evidence, LoadProfile, limited_by
 from tsbench.results.manifest import Host, Manifest
 from tsbench.results.rundir import COLLECTED, RunDir
+from tsbench.results.summary import CLIENT
 from tsbench.results.tables import frame, write_parquet
 from tsbench.run.disturbance import Disturbance, disturbance
 

@@ -8,7 +8,7 @@ from tests.cli.support import Command
 from tests.results.made import limit, measured, op_figures, size
 from tsbench.errors import UserMistake
 from tsbench.results.json_files import read_json
-from tsbench.results.summary import Check, GateResult, Summary, Validity
+from tsbench.results.summary import GateResult, Summary, Validity
 from tsbench.study.claims import Claim, Figure, Study
 from tsbench.study.verdicts import evaluate, shown_figures
 
@@ -159,8 +159,7 @@ def test_a_latency_that_the_load_generator_delayed_is_judged_by_all_that_it_can_
 
 def held_back(points_per_s: float, in_time_per_s: float | None, **more: Any) -> Summary:
     """Return a run whose load generator was the limit, and the rate that its users would have had without it."""
-    validity = Validity("inconclusive", "slow", {"limit": Check(state="inconclusive", reason="slow")})
-    changes = {"validity": validity, "limit": limit(in_time_per_s=in_time_per_s)}
+    changes = {"loop": "closed", "limited_by": "load generator", "limit": limit(in_time_per_s=in_time_per_s)}
     return summary(points_per_s, **more).model_copy(update=changes)
 
 
@@ -171,8 +170,9 @@ def test_a_rate_that_the_load_generator_held_back_is_judged_by_all_that_it_can_b
     (row,) = evaluate([ratio()], once({"a": held_back(150, 600), "b": fast}))
     assert (row.verdict, row.measured) == ("not judged", "1.5 to 6 times")
     assert row.reason == "a: points/s is only known to be 150 points/s to 600 points/s"
-    assert verdict(ratio(), a=held_back(300, None), b=fast) == ("not judged", "a: the run is inconclusive")
-    assert verdict(ratio(figure="write:p50"), a=held_back(300, 600), b=fast)[0] == "not judged"
+    assert verdict(ratio(), a=held_back(300, None), b=fast) == ("not judged", "a: the load generator was the limit")
+    slower = ratio(figure="write:service:p50")
+    assert verdict(slower, a=held_back(300, 600, p50_ms=40), b=fast)[0] == "reproduced"
 
 
 def test_a_growth_is_judged_by_all_that_its_slope_can_be():

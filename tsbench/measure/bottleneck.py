@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tsbench.model import Verdict
+from tsbench.results.summary import CLIENT
 
-CLIENT = "load generator"
 DATABASE = "database"
 THINK_TIME = "think time"
 NOTHING = "nothing"
@@ -85,30 +85,38 @@ def threads_bound(cpu_share: float, lag_s: float) -> str:
     return f"the load generator was the limit ({why}); use several `tsbench query` at once, or fewer workers"
 
 
-def limited_by(processes: list[Evidence], profile: LoadProfile, disturbed: str = "") -> tuple[str, Verdict]:
+def limited_by(
+    processes: list[Evidence], profile: LoadProfile, disturbed: str = "", *, users: int = 0
+) -> tuple[str, Verdict]:
     """Return the limiting factor of a run, and a verdict on whether the run measured the database.
 
-    A run whose rate is the load generator's is inconclusive. One whose rate is that of think time measures no rate of
-    the database anyway, and its latencies do not depend on the generator. `disturbed` says what else used the machine
-    meanwhile, which is then the likelier cause than the load.
+    A closed loop that the load generator held back has lower rates than the database can give, and right latencies: its
+    verdict is valid, with the reason why its rates are "at least". An open loop that it held back is inconclusive: the
+    database never had the load that was asked for. `disturbed` says what else used the machine meanwhile, which is
+    then the likelier cause than the load; `users` is their number, 0 if it is not known.
     """
     if not processes:
         return UNKNOWN, Verdict(None, "no load process reported on itself")
     causes = [cause for cause in map(client_bound, processes) if cause]
-    cure = f"{disturbed}: {QUIET}" if disturbed else "use more processes, more hosts or fewer users"
+    cure = f"{disturbed}: {QUIET}" if disturbed else more_load(users, len(processes), is_open=bool(profile.scheduled))
     if causes:
         count = f"{len(causes)} of {len(processes)} load processes: " if len(processes) > 1 else ""
-        return CLIENT, Verdict(None, f"the load generator was the limit ({count}{causes[0]}); {cure}")
+        reason = f"the load generator was the limit ({count}{causes[0]}); {cure}"
+        return CLIENT, Verdict(None if profile.scheduled else True, reason)
     if profile.scheduled:
         held = profile.late + profile.dropped <= LATE_SHARE * profile.scheduled
         return (NOTHING if held else DATABASE), Verdict(True)
     if not profile.response_ns:
         return UNKNOWN, Verdict(True)  # no op ended, which another check says
-    is_think_time = profile.think_ns > 4 * (profile.response_ns - profile.delayed_ns)
     if profile.unsent_share > UNSENT_SHARE:
         more = f"sent in time, ops would have come at a rate {profile.unsent_share:.0%} higher"
-        verdict = (
-            Verdict(True) if is_think_time else Verdict(None, f"the load generator was the limit ({more}); {cure}")
-        )
-        return CLIENT, verdict
+        return CLIENT, Verdict(True, f"the load generator was the limit ({more}); {cure}")
+    is_think_time = profile.think_ns > 4 * (profile.response_ns - profile.delayed_ns)
     return (THINK_TIME if is_think_time else DATABASE), Verdict(True)
+
+
+def more_load(users: int, processes: int, *, is_open: bool = False) -> str:
+    """Return what makes a load generator keep up that was the limit, given its numbers of users and processes."""
+    if users and users <= processes:
+        return "more users would show how much the database can take"
+    return f"use more processes{' or more hosts' if is_open else ', more hosts or fewer users'}"

@@ -175,13 +175,18 @@ def believed_figure(name: str, summary: Summary) -> tuple[tuple[float, float] | 
     value, why = figure_of(name, summary)
     if value is None:
         return None, why
-    is_ours = summary.validity.stands and not summary.validity.is_valid
-    if is_ours and gate.figure in {"ops/s", "points/s"} and gate.of != "load" and (faster := _held_back(summary)):
-        return (value, value * faster), ""
     if not (summary.validity.is_valid or (gate.of == "load" and summary.validity.stands)):
         return None, f"the run is {summary.validity.state}"
+    if is_held_back(gate, summary):
+        faster = _held_back(summary)
+        return ((value, value * faster), "") if faster else (None, "the load generator was the limit")
     found = _latency(gate, summary)[0] if gate.is_latency else None
     return (found.bounds_ns if found is not None else (value, value)), ""
+
+
+def is_held_back(gate: Gate, summary: Summary) -> bool:
+    """Return True for a rate of ops that the load generator held back: the database may be capable of more."""
+    return gate.figure in {"ops/s", "points/s"} and gate.of != "load" and summary.rates_are_least
 
 
 def figure_text(name: str, value: float, most: float | None = None) -> str:
@@ -272,6 +277,9 @@ def _result(gate: Gate, summary: Summary) -> GateResult:
     if measured is None:
         return GateResult(gate.text, None, "not judged", what)
     basis = f" ({what})" if gate.figure == "failures" else ""
+    if is_held_back(gate, summary) and gate.holds(measured) != gate.holds(math.inf):
+        text = f"at least {_shown(gate, measured)}, as much as the load generator could do"
+        return GateResult(gate.text, measured, "undecided", text)
     return _by_margin(gate, measured, f"{_shown(gate, measured)}{basis}", _ops(gate, summary))
 
 

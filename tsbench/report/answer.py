@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tsbench.measure.bottleneck import CLIENT
 from tsbench.report.findings import LOADS, MOST_NAMES, RULES, compare, joined, middle, names_of, three_digits, told_once
 from tsbench.report.sides import ends_of, sides_of
 from tsbench.text import shortened
@@ -200,8 +199,7 @@ def _alone(side: Side, loop: str) -> list[tuple[str, str]]:
         time = next((rule for rule in found.values() if rule.about == about and not rule.is_rate), None)
         of_time = f"a {time.before}of {_range(time, [side])}" if time else ""
         if about == "write" and rate:
-            # a run of much think time is valid although the generator was its limit
-            is_more = loop == "closed" and (side.is_generators or side.limited_by == CLIENT)
+            is_more = loop == "closed" and side.is_generators
             shown = f"{'at least ' * is_more}{_figures(rate, [side])}{f' with {of_time}' if of_time else ''}"
             said.append((rate.label, f"{side.name} {does} {shown}"))
         elif time:

@@ -270,8 +270,7 @@ def _uncompared(name: str, cells: Sequence[Cell]) -> Iterable[str]:
 
 def _is_generators(name: str, cell: Cell) -> bool:
     """Return True for a rate of a run in which the load generator was the limit: it is the generator's."""
-    gate = gates.parse_figure(name)
-    return gate.figure in MORE_IS_BETTER and gate.of != "load" and not cell.validity.is_valid
+    return gates.is_held_back(gates.parse_figure(name), cell.summary)
 
 
 def _findings(

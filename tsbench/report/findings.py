@@ -13,6 +13,7 @@ from itertools import chain, groupby, zip_longest
 from typing import TYPE_CHECKING
 
 from tsbench.measure.statistics import ALPHA, Interval, Test, differences, least_runs, paired_test, rank_test
+from tsbench.results.summary import CLIENT
 from tsbench.units import format_count, format_duration, format_duration_range
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 MOST_NAMES = 4
 """Most names in a list; the others are counted."""
-_GENERATOR = "load generator"
 _VARYING = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?= ?%| of \d+ cores)")
 _UNIT = re.compile(r" ?%|")
 
@@ -155,27 +155,32 @@ def compare(sides: Sequence[Side], loop: str, unshown: list[str], of_rules: Sequ
     """Return the findings of all rules between sides at one load; missing comparisons are appended to `unshown`."""
     chosen: list[tuple[Rule, list[Side]]] = []
     lacking: dict[tuple[str, ...], list[str]] = {}
-    limited: set[str] = set()
+    limited = {side.name: side for side in sides if side.is_generators and loop == "closed"}
     if _asked_differently(sides):
         unshown.append("the runs asked different queries, so their times and CPU are not compared")
     for _, rules in groupby(of_rules, key=lambda rule: rule.about):
         rule = next((rule for rule in rules if _serves(rule, sides, loop)), None)
         if rule is None:
             continue
-        has = [side for side in sides if rule.key in side.figures and _is_fair(rule, side, sides, loop)]
+        has = [side for side in sides if rule.key in side.figures and _is_fair(rule, side, sides)]
         none = tuple(side.name for side in sides if rule.key not in side.figures)
         if none and rule.about != "load":  # a run that used another one's load has none of its own
             lacking.setdefault(none, []).append(rule.name)
-        limited |= {side.name for side in sides if side.is_generators and loop == "closed"} if rule in SPEED else set()
         if len(has) > 1:
             chosen.append((rule, has))
-    unshown += [
-        f"the {_GENERATOR} limited {names_of(limited)}; more processes or machines would show how much it can take"
-    ] * (len(limited) > 0)
+    if limited and any(rule in SPEED for rule in of_rules):
+        unshown.append(f"the {CLIENT} limited the rate of {names_of(limited)}; {_more_load(limited.values())}")
     for names, metrics in lacking.items():
         are = "is" if len(metrics) == 1 else "are"
         unshown.append(f"{joined(metrics)} of {names_of(names)} {are} not measured")
     return _found(chosen)
+
+
+def _more_load(limited: Iterable[Side]) -> str:
+    """Return what would show how much sides can take whose rate the load generator limited."""
+    runs = [cell.summary for side in limited for cell in side.runs]
+    few = bool(runs) and all(0 < (run.users or 0) <= (run.processes or 1) for run in runs)
+    return f"more {'users' if few else 'processes or machines'} would show how much it can take"
 
 
 def _asked_differently(sides: Sequence[Side]) -> bool:
@@ -184,7 +189,7 @@ def _asked_differently(sides: Sequence[Side]) -> bool:
 
 def leaders_of(rule: Rule, sides: Sequence[Side], loop: str) -> tuple[Side, ...]:
     """Return the sides that lead in a figure, as the answer has it; none if all are alike or it cannot be compared."""
-    has = [side for side in sides if side.stands and rule.key in side.figures and _is_fair(rule, side, sides, loop)]
+    has = [side for side in sides if side.stands and rule.key in side.figures and _is_fair(rule, side, sides)]
     if len(has) < 2 or not _serves(rule, has, loop):
         return ()
     (found,) = _found([(rule, has)])
@@ -202,20 +207,20 @@ def _serves(rule: Rule, sides: Sequence[Side], loop: str) -> bool:
     if not has or not rule.is_rate or rule in LOADS:
         return bool(has)
     limits = {side.limited_by for side in has if not side.is_generators}
-    return loop == "closed" and limits <= {"database"}
+    return loop == "closed" and limits <= {"database"} and all(_is_fair(rule, side, sides) for side in has)
 
 
-def _is_fair(rule: Rule, side: Side, sides: Sequence[Side], loop: str) -> bool:
-    """Return False for a speed of a side that the load generator limited, unless it is a rate and the best of all.
+def _is_fair(rule: Rule, side: Side, sides: Sequence[Side]) -> bool:
+    """Return False for a rate that the load generator limited, unless it is the best of all, and for times of a queue.
 
     Times of a side whose queue grew are none of its own, but of how long the run was.
     """
     if side.overloads and rule in SPEED and not rule.is_rate:
         return False
-    if not side.is_generators or loop != "closed" or rule in (*ECONOMY, *LOADS):
+    if not side.is_generators or not rule.is_rate or rule in LOADS:
         return True
     others = [median(rule.key, other) for other in sides if other is not side and rule.key in other.figures]
-    return rule.is_rate and all(median(rule.key, side) > other for other in others)
+    return all(median(rule.key, side) > other for other in others)
 
 
 def median(key: str, side: Side) -> float:

@@ -203,8 +203,7 @@ def _value(figure: str, cell: Cell) -> float | None:
 
 def _counts(figure: str, cell: Cell) -> bool:
     """Return True if a run's figure is true of the database: a rate is not, where the load generator was the limit."""
-    is_rate = gates.parse_figure(figure).figure in MORE_IS_BETTER and not figure.startswith("load:")
-    return cell.validity.is_valid or (cell.validity.stands and not is_rate)
+    return cell.validity.stands and not gates.is_held_back(gates.parse_figure(figure), cell.summary)
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

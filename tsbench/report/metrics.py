@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from tsbench.measure.bottleneck import QUIET
+from tsbench.measure.bottleneck import QUIET, more_load
 from tsbench.measure.hist import values_needed
-from tsbench.measure.latency import latency_of
+from tsbench.measure.latency import AT_LEAST, latency_of
 from tsbench.measure.merge import PERCENTS
 from tsbench.measure.settling import MOST_RANGE, MOST_RISE
 from tsbench.measure.steadiness import TOLERATED_DRIFT
@@ -98,7 +98,9 @@ class Metric:
         if self.percentile:
             found = self.latency(cell)
             return MISSING if found is None else found.text
-        return text_of(self.value(cell), self.unit)
+        text = text_of(self.value(cell), self.unit)
+        is_least = self.better == "higher" and cell.summary.rates_are_least and self.path.startswith("measured.")
+        return f"{AT_LEAST}{text}" if is_least and text != MISSING else text
 
     @property
     def direction(self) -> str:
@@ -291,11 +293,15 @@ def remarks(cell: Cell) -> list[str]:
     if _nodes(cell) > 1 and cores and busy >= ALL_BUSY * cores:
         text = f"{busy:.1f} of this machine's {cores} cores were at work during the load, which all nodes share"
         found.append(f"{text}: they, and not the number of nodes, were the limit")
+    held_back = cell.summary.rates_are_least and cell.validity.checks.get("limit")
+    if held_back and held_back.state == "valid" and held_back.reason:
+        found.append(f"rates are at least these: {held_back.reason}")
     if limit is not None and limit.sent_in_bursts and cell.validity.stands:
-        cure = f"{limit.disturbed}: {QUIET}" if limit.disturbed else "use more processes or fewer users"
+        summary = cell.summary
+        cure = more_load(summary.users or 0, summary.processes or 1, is_open=summary.loop == "open")
+        cure = f"{limit.disturbed}: {QUIET}" if limit.disturbed else cure
         why = "were sent later than the mean time between two, in bursts, which slow the server"
-        known = QUIET if limit.disturbed else "use more processes"
-        advice = "" if known in cell.validity.reason else f"; {cure}"  # one advice once
+        advice = "" if any(cure in said for said in (cell.validity.reason, *found)) else f"; {cure}"  # one advice once
         found.append(f"{limit.sent_in_bursts:.0%} of the ops {why}{advice}")
     return found
 

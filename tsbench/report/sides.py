@@ -17,6 +17,7 @@ from tsbench.report.metrics import COMPARED, part_of
 from tsbench.results.figures import OpFigures
 from tsbench.results.reading import read_table
 from tsbench.results.rundir import ADDED_COLUMNS, SERVER_COLUMNS
+from tsbench.results.summary import CLIENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,8 +74,8 @@ class Side:
 
     @property
     def is_generators(self) -> bool:
-        """True if the load generator was the limit, so that the load was its own."""
-        return self.stands and self.validity != "valid"
+        """True if the load generator was the limit of one of its runs: their rates are its own."""
+        return self.stands and (self.validity != "valid" or self.limited_by == CLIENT)
 
     @property
     def left_out(self) -> tuple[Cell, ...]:
@@ -192,7 +193,7 @@ def _side(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
         worst.state,
         worst.reason,
         worst.stands,
-        min(limits, key=lambda limit: (-limits[limit], limit)),
+        CLIENT if CLIENT in limits else min(limits, key=lambda limit: (-limits[limit], limit)),
         {gate.gate: gate.text for gate in gates if gate.state == "fail"},
         tuple(sorted({gate.gate for gate in gates if gate.state == "undecided"})),
         any(not gate.built_in and gate.state != "not judged" for gate in gates),

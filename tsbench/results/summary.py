@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE = "summary.json"
+CLIENT = "load generator"
+"""What limited a run whose load generator could not do more."""
 SERIES_FILE = "series.json"
 ValidityState: TypeAlias = Literal["valid", "invalid", "inconclusive"]
 GateState: TypeAlias = Literal["pass", "fail", "undecided", "not judged"]
@@ -219,6 +221,11 @@ class Summary(Part):
         states = {gate.state for gate in self.gates}
         worst: tuple[GateState, ...] = ("fail", "not judged", "undecided")
         return next((state for state in worst if state in states), "pass")
+
+    @property
+    def rates_are_least(self) -> bool:
+        """True if the rates are at least those of the database, since the load generator held a closed loop back."""
+        return self.loop == "closed" and self.limited_by == CLIENT
 
     @property
     def failed_gates(self) -> list[GateResult]:

@@ -16,7 +16,7 @@ from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
 from tsbench.clock import Timebase
 from tsbench.errors import Broken, UserMistake
-from tsbench.measure.bottleneck import CLIENT, threads_bound
+from tsbench.measure.bottleneck import threads_bound
 from tsbench.measure.error_texts import ErrorTexts
 from tsbench.measure.gates import percents_of_gates
 from tsbench.measure.hist import Histogram
@@ -27,6 +27,7 @@ from tsbench.measure.steadiness import time_drifts
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.figures import Measured, Window
 from tsbench.results.ledger import LEDGER_DTYPE
+from tsbench.results.summary import CLIENT
 from tsbench.run import assessment, cleanup, preparation
 from tsbench.run.assessment import Findings
 from tsbench.run.lifecycle import first_session, naming_death, real_parts, run_steps

@@ -81,7 +81,9 @@ def measured(run: RunDir, spec: Job) -> Findings:
     schedule = processes.schedule
     disturbed = disturbance(run, duration_s, external=spec.target.endpoint is not None)
     profile = _load_profile(spec, processes, everything, schedule)
-    limit_name, limit_verdict = limited_by(client.evidence, profile, disturbed.text)
+    limit_name, limit_verdict = limited_by(
+        client.evidence, profile, disturbed.text, users=round(processes.mean_users) or spec.drive.users
+    )
     bursts = sent_in_bursts(everything.lateness, len(everything.response), duration_s)
     parts = {
         **_users(processes.master, is_open=spec.drive.loop == "open"),

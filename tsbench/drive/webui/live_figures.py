@@ -304,7 +304,7 @@ class Figures:
                     row.times[kind].add_to(histogram)
         delayed_ns = late.mean_ns * len(late) / max(1, len(responses))
         profile = LoadProfile.of_users(users, self._recent_s(), done, responses.mean_ns, delayed_ns=delayed_ns)
-        name, verdict = limited_by([one.evidence for one in self._observations()], profile)
+        name, verdict = limited_by([one.evidence for one in self._observations()], profile, users=users)
         return name, verdict.reason
 
     def _observations(self) -> list[SelfObservation]:
