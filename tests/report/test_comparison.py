@@ -96,12 +96,12 @@ def test_too_few_rounds_say_how_many_are_needed(tmp_path: Path) -> None:
     found = compare(base, new)
     assert {one.difference for one in found.findings} == {"too few runs"}
     text = "\n".join(lines(found))
-    assert "too few runs (3 of at least 8" in text
-    assert "too few runs (3 of at least 8, worse in all 3)" in text  # b takes twice as long in each round
+    assert "worse in all 3 rounds; 8 are needed to test it" in text  # b takes twice as long in each round
+    assert "no difference found in 3 rounds; 8 are needed to test it" in text
     assert "runs of each side needed to find a difference of 5 %: " in text
     assert " for write:points/s, whose runs differ by " in text
     alone = compare(base, new, ["write:p99"])
-    assert "too few runs (3 of at least 6" in "\n".join(lines(alone))
+    assert "worse in all 3 rounds; 6 are needed to test it" in "\n".join(lines(alone))
 
 
 def test_sets_of_different_days_are_compared_by_ranks_and_that_is_said(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_single_runs_are_too_few(tmp_path: Path) -> None:
     old, new = make_set(tmp_path / "old", {"a": 10}), make_set(tmp_path / "new", {"a": 30})
     ((base, other),) = pairs(old, new)
     text = "\n".join(lines(compare(base, other)))
-    assert "too few runs (1 of at least 5)" in text
+    assert "worse in the one run of each; 5 are needed to test it" in text
     assert "run with --repeat" in text
 
 

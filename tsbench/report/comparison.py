@@ -28,10 +28,10 @@ from tsbench.measure.statistics import (
     runs_needed,
 )
 from tsbench.report.cells import by_cell, load_cells
-from tsbench.report.findings import told_once
+from tsbench.report.findings import seen_in_few, told_once
 from tsbench.report.manifest import flatten
 from tsbench.report.metrics import MISSING, believable
-from tsbench.report.sides import Side, counting
+from tsbench.report.sides import Side, counting, side_of_runs
 from tsbench.results.manifest import check_same_world
 from tsbench.text import listed
 
@@ -73,21 +73,27 @@ class Finding:
     needed: int | None = None
     alone: bool = False
     note: str = ""
-    always: str = ""
-    """`better` or `worse`, if it is that in each pair of runs, or in each run than in any of the base's."""
+    seen: str = ""
+    """`better` or `worse`, if the few runs differ so much that the answer of their set says so."""
 
     @property
     def answer(self) -> str:
         """The answer in words."""
         if self.difference == "too few runs":
-            runs = min(self.test.runs)
-            always = f", {self.always} in all {runs}" if self.always and runs > 1 else ""
-            return f"too few runs ({runs} of at least {self.least}{always})"
+            return f"{self._few}; {self.least} are needed to test it"
         if self.difference == "no difference found":
             would = self.would or 0.0
             seen = f"a difference of {percent(would)}" if would < 1 else f"a factor of {1 + would:.3g}"
             return f"no difference found ({self.note or f'{seen} would be'})"
         return f"{self.difference} by {ratio_text(self.test.ratio)}"
+
+    @property
+    def _few(self) -> str:
+        number = min(self.test.runs)
+        runs = "rounds" if self.test.paired else "runs"
+        if self.seen:
+            return f"{self.seen} in {f'all {number} {runs}' if number > 1 else 'the one run of each'}"
+        return f"no difference found in {f'{number} {runs}' if number > 1 else 'one run of each'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +210,8 @@ def compare(base: Side, new: Side, figures: Sequence[str] = FIGURES) -> Comparis
     tests: dict[str, Test] = {}
     least: dict[str, Test] = {}
     medians: dict[str, tuple[float, float]] = {}
-    always: dict[str, str] = {}
     notes = [f"left out: {text}" for text in dict.fromkeys((*_left_out(base), *_left_out(new)))]
-    for name in figures:
+    for name in with_stand_ins(figures, [cell for side in (base, new) for cell in side.runs]):
         ends = [
             [_ends(name, runs[number]) for number in numbers] for runs, numbers in zip(by_round, rounds, strict=True)
         ]
@@ -217,24 +222,47 @@ def compare(base: Side, new: Side, figures: Sequence[str] = FIGURES) -> Comparis
         least[name], tests[name] = (
             of(*([end[which] for end in side if end is not None] for side in ends)) for which in (0, 1)
         )
-        always[name] = _always(name, *([end[1] for end in side if end] for side in ends), paired=paired)
         medians[name] = (median(end[1] for end in ends[0] if end), median(end[1] for end in ends[1] if end))
     return Comparison(
         base,
         new,
         differing(base.runs[0], new.runs[0]),
-        tuple(replace(one, always=always[one.figure]) for one in _findings(tests, least, medians)),
+        _with_seen(_findings(tests, least, medians), base, new),
         (*notes, *_notes(base, new, paired=paired)),
     )
 
 
-def _always(name: str, base: Sequence[float], new: Sequence[float], *, paired: bool) -> str:
-    """Return `better` or `worse` if a figure is that in each pair, or in each run than in any of the base's, or ""."""
-    pairs_of = list(zip(base, new, strict=True)) if paired else [(min(base), max(new)), (max(base), min(new))]
-    higher, lower = all(n > b for b, n in pairs_of), all(n < b for b, n in pairs_of)
-    if higher == lower:
-        return ""
-    return "better" if higher == (gates.parse_figure(name).figure in MORE_IS_BETTER) else "worse"
+def _with_seen(found: Sequence[Finding], base: Side, new: Side) -> tuple[Finding, ...]:
+    """Return findings with what the answer says of the few runs of two sides."""
+    if all(one.difference != "too few runs" for one in found):
+        return tuple(found)
+    sides = [side_of_runs(side.name, None, side.cells) for side in (base, new)]
+    return tuple(replace(one, seen=seen_in_few(column_of(one.figure), *sides)) for one in found)
+
+
+def with_stand_ins(figures: Sequence[str], cells: Sequence[Cell]) -> list[str]:
+    """Return the figures; p50, else the mean, for a p99 for which some of the runs have too few ops, as the answer."""
+    found = []
+    for name in figures:
+        others = [name.replace("p99", part) for part in ("p50", "mean")] if name.endswith(":p99") else []
+        having = (one for one in (name, *others) if all(is_believable(one, cell) for cell in cells))
+        found.append(next(having, name))
+    return list(dict.fromkeys(found))
+
+
+def is_believable(name: str, cell: Cell) -> bool:
+    """Return True for a figure that a run has, and for a latency that it has of enough ops."""
+    gate, measured = gates.parse_figure(name), cell.summary.measured
+    if not gate.is_latency or gate.figure == "first":
+        return bool(gates.figure_of(name, cell.summary)[0])
+    op = measured and (measured.of_kind(gate.of or "") or measured.ops.get(gate.of or ""))
+    return bool(op and believable(op, gate.time or cell.time, gate.figure))
+
+
+def column_of(figure: str) -> str:
+    """Return the name of a figure with its unit, as frames and files of exports have it: `write_p99_ns`."""
+    name = re.sub(r"[:.]", "_", figure.replace("/", "_per_"))
+    return f"{name}_ns" if gates.parse_figure(figure).is_latency else name
 
 
 def _ends(name: str, cell: Cell) -> tuple[float, float] | None:

@@ -223,6 +223,14 @@ def _is_fair(rule: Rule, side: Side, sides: Sequence[Side]) -> bool:
     return all(median(rule.key, side) > other for other in others)
 
 
+def seen_in_few(key: str, base: Side, new: Side) -> str:
+    """Return `better` or `worse` where few runs of two sides differ by as much as the answer asks for, else ""."""
+    rule = next((rule for rule in (*RULES, *LOADS) if rule.key == key), None)
+    if rule is None or key not in base.figures or key not in new.figures:
+        return ""
+    return "worse" if _apart(rule, base, new) else "better" if _apart(rule, new, base) else ""
+
+
 def median(key: str, side: Side) -> float:
     """Return a side's figure: of several runs their median."""
     return statistics.median(found.estimate for found in side.figures[key])

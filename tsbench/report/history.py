@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import itertools
 import json
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -23,7 +22,7 @@ from tsbench.measure import gates
 from tsbench.measure.statistics import ALPHA, change_points, least_history
 from tsbench.report import charts, style
 from tsbench.report.cells import by_cell, load_cells
-from tsbench.report.comparison import MORE_IS_BETTER, differing, side_of
+from tsbench.report.comparison import MORE_IS_BETTER, column_of, differing, is_believable, side_of, with_stand_ins
 from tsbench.report.export import plain_name, writing_into
 from tsbench.report.html import page
 from tsbench.report.style import BLUE, INK, RED, styled
@@ -95,8 +94,7 @@ class Line:
     @property
     def column(self) -> str:
         """The name of its figure with the unit, as files of exports have it."""
-        name = re.sub(r"[:.]", "_", self.figure.replace("/", "_per_"))
-        return f"{name}_ns" if gates.parse_figure(self.figure).is_latency else name
+        return column_of(self.figure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +172,17 @@ def _history(found: Sequence[tuple[float, str, str, Side]], figures: Sequence[st
     points: dict[tuple[str, str], list[Point]] = {}
     last: dict[str, Cell] = {}
     changed: dict[tuple[str, float], dict[str, tuple[str, str]]] = {}
+    cells: dict[str, list[Cell]] = {}
+    for *_, name, side in found:
+        cells.setdefault(name, []).extend(side.runs)
+    chosen = {name: with_stand_ins(figures, of_name) for name, of_name in cells.items()}
     for time_s, results, name, side in found:
         cell = (side.runs or side.cells)[0]
         of = f"{cell.summary.scenario}: {name}" if len(scenarios) > 1 else name
         if (before := last.get(of)) is not None:
             changed.setdefault((results, time_s), {}).update(differing(before, cell))
         last[of] = cell
-        for figure in figures:
+        for figure in chosen[name]:
             values = [value for one in side.runs or side.cells if (value := _value(figure, one))]
             if values:
                 stands = bool(side.runs) and all(_counts(figure, one) for one in side.runs)
@@ -198,7 +200,7 @@ def _history(found: Sequence[tuple[float, str, str, Side]], figures: Sequence[st
 
 def _value(figure: str, cell: Cell) -> float | None:
     value = gates.figure_of(figure, cell.summary)[0]
-    return value if value and value > 0 else None
+    return value if value and value > 0 and is_believable(figure, cell) else None
 
 
 def _counts(figure: str, cell: Cell) -> bool:

@@ -140,7 +140,7 @@ def sides_of(cells: Sequence[Cell]) -> Sides:
         axis, grouped = "", {(cell.name, None): [cell] for cell in cells}  # labels do not tell the runs apart
     if all(len(of) == 1 for of in grouped.values()) and not axis:
         grouped = {(cell.name, None): [cell] for cell in cells}
-    return Sides(_loop_of(cells), axis, tuple(_side(name, at, of) for (name, at), of in grouped.items()))
+    return Sides(_loop_of(cells), axis, tuple(side_of_runs(name, at, of) for (name, at), of in grouped.items()))
 
 
 def ends_of(found: ResultSet) -> Sides:
@@ -148,7 +148,7 @@ def ends_of(found: ResultSet) -> Sides:
     cells = {cell.name: cell for cell in found.cells}
     searches = found.summary.searches
     ends = {one.name: [cells[name] for name in one.cells if name in cells] for one in searches}
-    sides = tuple(_side(name, None, of) for name, of in ends.items() if of)
+    sides = tuple(side_of_runs(name, None, of) for name, of in ends.items() if of)
     return Sides(_loop_of(found.cells), "", sides, searches[0].of)
 
 
@@ -178,7 +178,7 @@ def _name(labels: Mapping[str, str]) -> str:
     return "-".join(v if k in _BARE else f"{k.rpartition('.')[2]}={v}" for k, v in labels.items())
 
 
-def _side(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
+def side_of_runs(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
     """Return the side of some repeats: of those that count, else of all."""
     kept = counting(cells) or tuple(cells)
     worst = _worst([cell.validity for cell in kept])
