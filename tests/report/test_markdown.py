@@ -45,7 +45,7 @@ def all_figures(page: str) -> list[list[str]]:
 def test_outside_the_folds_are_verdicts_the_answer_and_at_most_six_columns(page: str):
     shown = re.sub(r"<details>.*?</details>", "", page, flags=re.DOTALL)
     verdicts, sides = tables(shown)
-    assert verdicts[2] == [" **invalid** ", " figures are valid ", " 1 of 5 ", " `mongodb-wide: 3 answers are wrong` "]
+    assert verdicts[2] == [" **invalid** ", " figures are valid ", " 1 of 5 ", " mongodb-wide: 3 answers are wrong "]
     assert len(sides[0]) == 6
     assert (
         page.index("figures are valid")
@@ -65,9 +65,9 @@ def test_gates_of_several_runs_are_one_row_each_with_the_worst_outcome(tmp_path:
     assert rows == [
         ["valid", "figures are valid", "2 of 2", MISSING],
         ["pass", "`write:p99<50ms`", "2 of 2", MISSING],
-        ["**fail**", "`query:p95<2ms`", "1 of 2", "`sqlite-wal: 9.00 ms`"],
-        ["**not judged**", "`other:p99<1s`", "2 of 2", "`sqlite-wal: no other ended`"],
-        ["**undecided**", "`write:p99<1.1x`", "1 of 1", "`1.3 times the baseline (0.9 to 1.7)`"],
+        ["**fail**", "`query:p95<2ms`", "1 of 2", "sqlite-wal: 9.00 ms"],
+        ["**not judged**", "`other:p99<1s`", "2 of 2", "sqlite-wal: no other ended"],
+        ["**undecided**", "`write:p99<1.1x`", "1 of 1", "1.3 times the baseline (0.9 to 1.7)"],
     ]
 
 
@@ -76,7 +76,7 @@ def test_it_has_every_run_with_its_validity_gates_and_figures(page: str, mixed: 
     rows = {row[0].strip(): [cell.strip() for cell in row[1:]] for row in all_figures(page)}
     assert list(rows) == [f"`{cell.name}`" for cell in cells]
     valid = rows["`postgres-btree`"]
-    assert valid[:3] == ["valid", "pass", "database"]
+    assert valid[:3] == ["valid", "none", "database"]
     assert valid[-len(used_columns(cells)) :] == [column.text(cells[0]) for column in used_columns(cells)]
     assert rows["`mongodb-wide`"][0] == "**invalid**"
     assert rows["`postgres-brin`"][0] == "**inconclusive**"
@@ -93,7 +93,7 @@ def test_figures_of_runs_that_are_not_valid_are_struck_out_and_missing_ones_are_
 def test_it_says_the_question_the_time_and_why_a_run_is_not_valid(page: str):
     assert QUESTION in page
     assert "p50, p99 and max are response times (open, 10 users)" in page
-    assert "- `mongodb-wide` **invalid**: `3 answers are wrong`" in page
+    assert "- `mongodb-wide` **invalid**: 3 answers are wrong" in page
 
 
 def test_gates_have_a_table(tmp_path: Path):
@@ -103,9 +103,9 @@ def test_gates_have_a_table(tmp_path: Path):
     results = make_results(tmp_path / "r", [replace(shape, gates=GATES)])
     gates, *_ = tables(markdown.document([ResultSet.read(results)]))
     assert [[cell.strip() for cell in row] for row in gates[3:]] == [
-        ["pass", "`write:p99<50ms`", "1 of 1", "`4.00 ms`"],
-        ["**fail**", "`query:p95<2ms`", "1 of 1", "`9.00 ms`"],
-        ["**not judged**", "`other:p99<1s`", "1 of 1", "`no other ended`"],
+        ["pass", "`write:p99<50ms`", "1 of 1", "4.00 ms"],
+        ["**fail**", "`query:p95<2ms`", "1 of 1", "9.00 ms"],
+        ["**not judged**", "`other:p99<1s`", "1 of 1", "no other ended"],
     ]
 
 

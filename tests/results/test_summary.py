@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,6 +30,14 @@ def test_a_run_passes_if_it_is_valid_and_every_gate_passed():
     assert summary().passed
     assert summary(PASSED).passed
     assert summary(PASSED, PASSED).headline == "valid, all 2 gates passed"
+    assert summary(PASSED).headline == "valid, the gate passed"
+
+
+def test_gates_that_nobody_asked_for_are_not_counted_while_they_hold():
+    alive = replace(DIED, state="pass", text="the server was alive to the end")
+    assert summary(alive).headline == "valid"
+    assert summary(alive, PASSED).headline == "valid, the gate passed"
+    assert summary(DIED, PASSED).headline == f"valid, but {DIED.sentence}"
 
 
 @pytest.mark.parametrize("bad", [FAILED, MISSING, DIED], ids=["failed", "figure missing", "server died"])

@@ -6,6 +6,7 @@ What is open is said last, with what would show it.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tsbench.report.findings import LOADS, MOST_NAMES, RULES, compare, joined, middle, names_of, three_digits, told_once
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tsbench.report.cells import Cell, ResultSet
     from tsbench.report.findings import Finding, Rule
     from tsbench.report.sides import Side, Sides
-    from tsbench.results.summary import ClaimRow
+    from tsbench.results.summary import ClaimRow, GateResult
 
 _REPEAT = "--repeat 8"
 _REPEAT_SCENARIO = "tsbench run SCENARIO --repeat 8"
@@ -32,10 +33,23 @@ _NAMED = 3
 def judged_sides(found: ResultSet, whole: Sides | None = None) -> Sides:
     """Return the sides of which the answer speaks: all of a result set, or of searches those at which they ended.
 
-    `whole` are all, if they are known: they are read from the runs' files.
+    `whole` are all, if they are known: they are read from the runs' files. Gates on the ratio to a baseline are theirs.
     """
     ends = ends_of(found) if found.summary.searches else None
-    return ends if ends is not None and ends.sides else whole or sides_of(found.cells)
+    judged = ends if ends is not None and ends.sides else whole or sides_of(found.cells)
+    return replace(judged, sides=tuple(_with_ratios(side, found.ratios) for side in judged.sides))
+
+
+def _with_ratios(side: Side, ratios: Sequence[tuple[str, GateResult]]) -> Side:
+    own = [gate for name, gate in ratios if name == side.name]
+    failed = {gate.gate: gate.text for gate in own if gate.state == "fail"}
+    undecided = {gate.gate for gate in own if gate.state == "undecided"}
+    return replace(
+        side,
+        failed={**side.failed, **failed},
+        undecided=tuple(sorted({*side.undecided, *undecided})),
+        gated=side.gated or bool(own),
+    )
 
 
 def answer_of(found: ResultSet, judged: Sides | None = None) -> tuple[str, ...]:

@@ -183,8 +183,8 @@ class Cell:
         """Result of the gates in words: `pass`, `1 of 4 fail`, `undecided`, `not judged`, `none`; or `server died`."""
         summary = self.summary
         if summary.gate_state != "fail":
-            return summary.gate_state if summary.gates else "none"
-        return SERVER_DIED if summary.death else f"{len(summary.failed_gates)} of {len(summary.gates)} fail"
+            return summary.gate_state if summary.shown_gates else "none"
+        return SERVER_DIED if summary.death else f"{len(summary.failed_gates)} of {len(summary.shown_gates)} fail"
 
 
 @dataclass(frozen=True, slots=True)

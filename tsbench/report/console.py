@@ -30,6 +30,7 @@ _COLOURS = {
     **dict.fromkeys(("valid", "pass", "reproduced"), "green"),
     **dict.fromkeys(("invalid", "not reproduced"), "red"),
     **dict.fromkeys(("inconclusive", "undecided", "not judged"), "yellow"),
+    "none": "dim",
 }
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST = 300
 """Maximum length of a reason: comments should be short, and report.html has the whole text."""
 _COLUMNS = 6
-_GOOD = {"valid", "pass", "reproduced"}
+_GOOD = {"valid", "pass", "none", "reproduced"}
 _ORDER = ("invalid", "fail", "inconclusive", "not judged", "undecided", "valid", "pass")
 """Outcomes of validity and gates, the worst first."""
 
@@ -40,7 +40,7 @@ def _section(found: ResultSet) -> str:
     judged = judged_sides(found)
     parts = [f"### tsbench: {_code(found.name)}"]
     if found.question:
-        parts.append(_code(found.question, most=1_000))
+        parts.append(_plain(found.question))
     parts.append(_table(("outcome", "condition", "runs", "measured"), _verdicts(found), right=0))
     lines = (line.partition(": ") for line in answer_of(found, judged))
     parts.append("\n".join(f"- **{label}**: {_plain(text)}" for label, _, text in lines))
@@ -57,9 +57,8 @@ def _verdicts(found: ResultSet) -> list[tuple[str, ...]]:
     runs = [(cell.name, cell.validity.state, cell.validity.reason) for cell in found.cells]
     told: dict[str, list[tuple[str, str, str]]] = {}
     for cell in found.cells:
-        for gate in cell.summary.gates:
-            if not gate.built_in or gate.state == "fail":
-                told.setdefault(gate.gate, []).append((cell.name, gate.state, gate.text))
+        for gate in cell.summary.shown_gates:
+            told.setdefault(gate.gate, []).append((cell.name, gate.state, gate.text))
     for side, gate in found.ratios:
         told.setdefault(gate.gate, []).append((side, gate.state, gate.text))
     return [_verdict("figures are valid", runs), *(_verdict(_code(gate), of) for gate, of in told.items())]
@@ -72,7 +71,7 @@ def _verdict(condition: str, of: Sequence[tuple[str, str, str]]) -> tuple[str, s
     name, reason = having[0]
     why = reason if len(of) == 1 else f"{name}: {reason}" if reason else name
     number = f"{len(having)} of {len(of)}"
-    return _strong(worst), condition, number, MISSING if worst in _GOOD and len(of) > 1 else _code(why or worst)
+    return _strong(worst), condition, number, MISSING if worst in _GOOD and len(of) > 1 else _plain(why or worst, MOST)
 
 
 def _sides(head: Head) -> str:
@@ -90,7 +89,7 @@ def _figures(cells: Sequence[Cell]) -> list[str]:
     how = f" ({_word(ways[0])})" if len(ways) == 1 else ""
     struck = "" if all(cell.validity.is_valid for cell in cells) else "; those that are not valid are struck out"
     told = told_once((cell.name, text) for cell in cells for text in remarks(cell))
-    lines = [f"- {_code(names_of(names))}: {_code(text)}" for names, text in told]
+    lines = [f"- {_code(names_of(names))}: {_plain(text, MOST)}" for names, text in told]
     for state, names, reason in reasons_of(cells):
         lines.append(f"- {_code(names_of(names))} **{state}**: {_why(reason)}")
     return [_runs(cells), f"p50, p99 and max are {time_label(cells)}s{how}{struck}.", "\n".join(lines)]
@@ -100,8 +99,8 @@ def _gates(cells: Sequence[Cell]) -> list[str]:
     """Return the table of the gates of every run; of a single run the first table has them all."""
     if len(cells) < 2:
         return []
-    found = [(cell, gate) for cell in cells for gate in cell.summary.gates if not gate.built_in or gate.state == "fail"]
-    rows = [(_code(cell.name), _code(g.gate), _strong(g.state), _code(g.text)) for cell, g in found]
+    found = [(cell, gate) for cell in cells for gate in cell.summary.shown_gates]
+    rows = [(_code(cell.name), _code(g.gate), _strong(g.state), _plain(g.text, MOST)) for cell, g in found]
     return [_table(("run", "gate", "outcome", "measured"), rows, right=0)] if rows else []
 
 
@@ -175,18 +174,22 @@ def _word(text: str) -> str:
 
 
 def _why(reason: str) -> str:
-    return _code(reason) if reason else "no reason is known"
+    return _plain(reason, MOST) if reason else "no reason is known"
 
 
-def _plain(text: str) -> str:
+def _plain(text: str, most: int = 1_000) -> str:
     """Return a sentence as text; one that might hold a link, a mention or markup of a server's as a code span."""
     if re.search(r"[@#`\[\]\\|]|://|www\.", text):
-        return _code(text, most=1_000)
-    return re.sub(r"[*_~&]", r"\\\g<0>", printable_line(text)).replace("<", "&lt;")
+        return _code(text, most)
+    return re.sub(r"[*_~&]", r"\\\g<0>", _short(text, most)).replace("<", "&lt;")
 
 
 def _code(text: str, most: int = MOST) -> str:
     """Return a code span for a table's cell: one line, no backticks, bars escaped."""
-    line = printable_line(text).replace("`", "'") or MISSING
-    short = line if len(line) <= most else f"{line[: most - 1]}…"
+    short = _short(text.replace("`", "'") or MISSING, most)
     return f"`{short.replace('|', chr(92) + '|')}`"
+
+
+def _short(text: str, most: int) -> str:
+    line = printable_line(text)
+    return line if len(line) <= most else f"{line[: most - 1]}…"

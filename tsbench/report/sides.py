@@ -183,6 +183,7 @@ def side_of_runs(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
     kept = counting(cells) or tuple(cells)
     worst = _worst([cell.validity for cell in kept])
     gates = [gate for cell in kept for gate in cell.summary.gates]
+    failed = [gate for cell in cells for gate in cell.summary.failed_gates]  # of all: a death in one left out counts
     per_run = [_figures(cell) for cell in kept]
     shared = [key for key in per_run[0] if all(key in of for of in per_run)]
     limits = Counter(cell.limited_by for cell in kept)
@@ -194,7 +195,7 @@ def side_of_runs(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
         worst.reason,
         worst.stands,
         CLIENT if CLIENT in limits else min(limits, key=lambda limit: (-limits[limit], limit)),
-        {gate.gate: gate.text for gate in gates if gate.state == "fail"},
+        {gate.gate: gate.text for gate in failed},
         tuple(sorted({gate.gate for gate in gates if gate.state == "undecided"})),
         any(not gate.built_in and gate.state != "not judged" for gate in gates),
         _margins(kept[0]) if len(kept) == 1 else {},

@@ -228,6 +228,11 @@ class Summary(Part):
         return self.loop == "closed" and self.limited_by == CLIENT
 
     @property
+    def shown_gates(self) -> list[GateResult]:
+        """The gates that the user asked for, and built-in ones that failed."""
+        return [gate for gate in self.gates if not gate.built_in or gate.state == "fail"]
+
+    @property
     def failed_gates(self) -> list[GateResult]:
         """The gates that failed."""
         return [gate for gate in self.gates if gate.state == "fail"]
@@ -243,8 +248,10 @@ class Summary(Part):
         """Validity and gates in one line, with reasons unless all is well."""
         undecided = [gate.sentence for gate in self.gates if gate.state == "undecided"]
         if self.passed:
-            passed = f"all {len(self.gates)}" if not undecided else f"{len(self.gates) - len(undecided)}"
-            return "; ".join([f"valid, {passed} gates passed" if self.gates else "valid", *undecided])
+            asked = len(self.shown_gates)
+            passed = f"{asked - len(undecided)} of {asked}" if undecided else f"all {asked}" if asked > 1 else "the"
+            gates = f"gate{'s' if asked > 1 else ''} passed"
+            return "; ".join([f"valid, {passed} {gates}" if asked > len(undecided) else "valid", *undecided])
         failed = [gate.sentence for gate in self.failed_gates]
         if not self.validity.is_valid:
             return f"{self.validity.state}: {'; '.join([self.validity.reason, *failed])}"

@@ -214,11 +214,7 @@ def verdict_of(results: Path, summary: Summary) -> dict[str, Any]:
         sentences = [*answer_of(ResultSet.read(results))]
     except (Broken, UserMistake) as error:
         sentences = [str(error)]
-    gates = [
-        {"gate": gate.gate, "state": gate.state, "text": gate.text}
-        for gate in summary.gates
-        if not gate.built_in or gate.state == "fail"
-    ]
+    gates = [{"gate": gate.gate, "state": gate.state, "text": gate.text} for gate in summary.shown_gates]
     said = {"headline": _headline(summary), "limited_by": summary.limited_by}
     return {**said, "passed": summary.passed, "gates": gates, "answer": sentences}
 
