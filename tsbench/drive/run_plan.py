@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from tsbench.scenario.spec import RunSpec
 
 
+_RAMP_SHARE = 0.2
+"""Share of the run time above which the coming of the users changes what is measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunPlan:
     """The specification, the server's endpoint, and the directory for the results.
@@ -39,3 +43,12 @@ class RunTimes:
     def measures(self, moment_ns: int) -> bool:
         """Return True if a moment is in the measured window."""
         return self.start_ns <= moment_ns and (self.end_ns is None or moment_ns < self.end_ns)
+
+
+def slow_ramp(users: int | None, per_s: float | None, run_time_s: float | None) -> str:
+    """Return a warning where users come so slowly that much of the run is of fewer users than asked for, else ""."""
+    users, per_s = users or 1, per_s or 1.0  # Locust's defaults
+    if not run_time_s or users / per_s <= _RAMP_SHARE * run_time_s:
+        return ""
+    come = f"{users} users at {per_s:g} a second take {users / per_s:.3g} s of the run time of {run_time_s:g} s to come"
+    return f"{come}, and the figures are of fewer users; -r {users} lets all come at once"

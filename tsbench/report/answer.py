@@ -9,6 +9,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tsbench.errors import Broken, UserMistake
+from tsbench.report.cells import ResultSet
 from tsbench.report.findings import LOADS, MOST_NAMES, RULES, compare, joined, middle, names_of, three_digits, told_once
 from tsbench.report.sides import ends_of, sides_of
 from tsbench.text import shortened
@@ -16,8 +18,9 @@ from tsbench.units import format_factor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
-    from tsbench.report.cells import Cell, ResultSet
+    from tsbench.report.cells import Cell
     from tsbench.report.findings import Finding, Rule
     from tsbench.report.sides import Side, Sides
     from tsbench.results.summary import ClaimRow, GateResult
@@ -56,6 +59,14 @@ def answer_of(found: ResultSet, judged: Sides | None = None) -> tuple[str, ...]:
     """Return the answer of a result set: `answer` of its `judged_sides`, which may be known."""
     said = answer(judged or judged_sides(found), _REPEAT if found.scenario else _REPEAT_SCENARIO)
     return (*_study(found.summary.claims), *said)
+
+
+def answer_at(results: Path) -> tuple[str, ...]:
+    """Return the answer of the result set in a directory, or in its place why it cannot be read."""
+    try:
+        return answer_of(ResultSet.read(results))
+    except (Broken, UserMistake) as error:
+        return (str(error),)
 
 
 def answer(found: Sides, repeat: str = _REPEAT) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from tsbench.drive.bare.asked_queries import may_write
 from tsbench.drive.bare.helper import HelperProcess
 from tsbench.drive.bare.spec import spec_of, with_form
 from tsbench.drive.coordinator import Coordinator
-from tsbench.drive.run_plan import RunPlan
+from tsbench.drive.run_plan import RunPlan, slow_ramp
 from tsbench.errors import Broken, UserMistake
 from tsbench.results.rundir import dated
 from tsbench.results.summary import PHASES
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tsbench")
 
+_OTHER_TABLES = (
+    "Locust's tables count from the first user on and round to whole ms; trust the lines below, "
+    "which are of the measured window, without the client's delays"
+)
 REPORT_EVERY_S = 10.0
 """Seconds between two lines of the log on how far a phase is."""
 
@@ -60,6 +64,7 @@ class StandaloneTest:
         self._prepared: RunPlan | None = None
         self._checks: gevent.Greenlet | None = None
         self._last = ""
+        self._ended: Path | None = None
         self._logged = "", 0.0
         self._busy = RLock()  # the next test waits until the previous one is checked
 
@@ -110,6 +115,12 @@ class StandaloneTest:
         endpoint = options.endpoint_of(environment)
         spec = spec_of(environment, asked, endpoint)
         credentials.shed(endpoint)  # also for the helper process
+        if (
+            asked.headless
+            and environment.shape_class is None
+            and (slow := slow_ramp(asked.num_users, asked.spawn_rate, self.run_time_s))
+        ):
+            logger.warning("%s", slow)
         helper = self._helper = HelperProcess(spec, Path(asked.results).absolute() / dated("locust"), self._report)
         ready = helper.await_ready()
         self._prepared = RunPlan(spec, ready.endpoint, ready.directory, timed=False)
@@ -202,6 +213,7 @@ class StandaloneTest:
         environment = self._environment
         environment.process_exit_code = max(environment.process_exit_code or 0, code)
         self._last = f"result: {summary.headline}{lost}"
+        self._ended = ended.directory.parent
         self._last += f"; see: tsbench report {os.path.relpath(ended.directory.parent)}"
         if self.page is not None:
             self.page.reported(ended.directory.parent, summary)
@@ -238,5 +250,9 @@ class StandaloneTest:
 
     def say_last(self) -> None:
         """Print how the last test ended: with a page at once, and in any case at Locust's end, below its tables."""
-        if self._last:
-            logger.info("%s", self._last)
+        if self._ended is None:
+            return
+        from tsbench.report.answer import answer_at  # noqa: PLC0415 - a second of imports
+
+        for line in (_OTHER_TABLES, *answer_at(self._ended), self._last):
+            logger.info("%s", line)

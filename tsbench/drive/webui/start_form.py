@@ -20,7 +20,6 @@ from locust.argument_parser import ui_extra_args_dict
 from locust.util.timespan import parse_timespan
 from werkzeug.datastructures import ImmutableMultiDict
 
-from tsbench.errors import Broken, UserMistake
 from tsbench.text import shortened
 
 if TYPE_CHECKING:
@@ -207,16 +206,11 @@ def measuring(passed_s: float, whole_s: float | None) -> dict[str, str | float |
 
 def verdict_of(results: Path, summary: Summary) -> dict[str, Any]:
     """Return what the page says of a checked test: as the report does, from the same files."""
-    from tsbench.report.answer import answer_of  # noqa: PLC0415 - a second of imports, in a thread of its own
-    from tsbench.report.cells import ResultSet  # noqa: PLC0415
+    from tsbench.report.answer import answer_at  # noqa: PLC0415 - a second of imports, in a thread of its own
 
-    try:
-        sentences = [*answer_of(ResultSet.read(results))]
-    except (Broken, UserMistake) as error:
-        sentences = [str(error)]
     gates = [{"gate": gate.gate, "state": gate.state, "text": gate.text} for gate in summary.shown_gates]
     said = {"headline": _headline(summary), "limited_by": summary.limited_by}
-    return {**said, "passed": summary.passed, "gates": gates, "answer": sentences}
+    return {**said, "passed": summary.passed, "gates": gates, "answer": [*answer_at(results)]}
 
 
 def _headline(summary: Summary) -> str:
@@ -225,5 +219,5 @@ def _headline(summary: Summary) -> str:
         return f"{summary.validity.state}: {summary.validity.reason}"
     states = Counter(gate.state for gate in summary.gates)
     counted = {"failed": states["fail"], "not judged": states["not judged"], "undecided": states["undecided"]}
-    missed = [f"{count} of {len(summary.gates)} gates {word}" for word, count in counted.items() if count]
+    missed = [f"{count} of {len(summary.shown_gates)} gates {word}" for word, count in counted.items() if count]
     return f"valid, but {', '.join(missed)}" if missed else summary.headline
