@@ -99,6 +99,9 @@ def test_queries_are_timed_counted_and_reported(
     assert main(["query", target, file, *words]) == 0
     out = capsys.readouterr().out
     says(out, "Run complete after 40 queries with 2 workers", "all queries", "wall clock time: ", "p99: ")
+    (newest,) = [line for line in out.splitlines() if line.startswith("lastpoint")]
+    says(newest, "count: 20, rows: 160, rate: ")  # eight hosts have a newest row each
+    assert "without a row" not in out
     (run,) = find_runs(next((tmp_path / "asked").iterdir()))
     summary = Summary.read(run)
     assert summary.passed
@@ -114,6 +117,20 @@ def test_queries_are_timed_counted_and_reported(
     assert main(["cleanup", target, "--endpoint", endpoint]) == 0
     assert "removed " in capsys.readouterr().out
     assert main(["query", target, file, *words[:2], "--out", str(tmp_path / "none")]) == 1
+
+
+def test_answers_without_a_row_are_counted_for_they_are_fast(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    endpoint = f"sqlite://{tmp_path / 'a.db'}"
+    assert loaded(tmp_path, "sqlite", "--use-case", "cpu-only", *WORLD, "--endpoint", endpoint)[0] == 0
+    file = asked(tmp_path / "q", "--count", "12", "--type", "single-groupby-1-1-1", "--type", "lastpoint")
+    with closing(sqlite3.connect(tmp_path / "a.db")) as one:
+        one.execute("DELETE FROM cpu")
+        one.commit()
+    capsys.readouterr()
+    assert main(["query", "sqlite", file, "--endpoint", endpoint, "--out", str(tmp_path / "asked")]) == 0
+    says(capsys.readouterr().out, "count: 12, rows: 0 (12 answers without a row), rate: ")
 
 
 def test_a_rate_counts_response_times_from_when_queries_were_due(tmp_path: Path) -> None:

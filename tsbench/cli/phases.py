@@ -108,8 +108,8 @@ def _loaded_line(summary: Summary) -> str:
     values_per_s = done.values / done.duration_s if done.duration_s else 0.0
     return (
         f"loaded {done.points:,} points ({done.values:,} values, {units.format_size(done.bytes)}) in "
-        f"{done.duration_s:.3f} s with {done.workers} workers (mean rate {done.points_per_s:,.2f} points/s, "
-        f"{values_per_s:,.2f} values/s)"
+        f"{units.format_duration(done.duration_s * 1e9)} with {done.workers} workers "
+        f"(mean rate {units.format_count(done.points_per_s)} points/s, {units.format_count(values_per_s)} values/s)"
     )
 
 
@@ -177,15 +177,17 @@ def _query_lines(summary: Summary, times: Mapping[str, Mapping[str, float]], wor
         return []
     whole = times.get("all queries") or next(iter(times.values()), {"count": 0, "per_s": 0.0})
     width = max(map(len, times), default=0)
-    rate = f"overall query rate {whole['per_s']:,.2f} queries/sec"
+    rate = f"overall query rate {units.format_count(whole['per_s'])} queries/sec"
     lines = [f"Run complete after {whole['count']:,.0f} queries with {workers} workers ({rate}):"]
     for name, found in times.items():
         order = {"min": "min", "med": "p50", "mean": "mean", "p95": "p95", "p99": "p99", "max": "max"}
         few = {name for name in ("p95", "p99") if found["count"] < values_needed(float(name[1:]))}
         texts = ", ".join(f"{key}: {'-' if of in few else f'{found[of] / 1e6:,.2f}ms'}" for key, of in order.items())
-        lines.append(f"{name:<{width}} : {texts}, count: {found['count']:,.0f}, rate: {found['per_s']:,.2f}/s")
+        empty = f" ({found['empty']:,.0f} answers without a row)" if found["empty"] else ""
+        counts = f"count: {found['count']:,.0f}, rows: {found['rows']:,.0f}{empty}"
+        lines.append(f"{name:<{width}} : {texts}, {counts}, rate: {units.format_count(found['per_s'])}/s")
     lines += [f"{count:,} queries failed: {text}" for text, count in [*summary.failures.items()][:3]]
-    return [*lines, f"wall clock time: {summary.measured.duration_s:.6f}sec"]
+    return [*lines, f"wall clock time: {summary.measured.duration_s:.3f}sec"]
 
 
 def validate(

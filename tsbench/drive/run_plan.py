@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 _RAMP_SHARE = 0.2
-"""Share of the run time above which the coming of the users changes what is measured."""
+"""Share of the run time above which users who come one by one change the figures."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -172,9 +173,12 @@ class _Steps:
         merged = merge(run.path, start_s=start_s, end_s=end_s)
         write_seconds(run, merged)
         kinds, sums, everything = by_kind(merged, self.spec)
-        self.times = {name: _times(totals, duration_s) for name, totals in merged.totals.items()}
+        self.times = {
+            name: _times(totals, duration_s, asking.rows[name], asking.empty[name])
+            for name, totals in merged.totals.items()
+        }
         if len(self.times) > 1:
-            self.times["all queries"] = _times(everything, duration_s)
+            self.times["all queries"] = _times(everything, duration_s, asking.rows.total(), asking.empty.total())
         percents = {"p95": 95.0} | percents_of_gates(self.spec.demands)
         window = Window(start_s=asking.began_ns / NS_PER_S, duration_s=duration_s, warmup_s=0.0)
         measured = Measured(
@@ -195,10 +199,11 @@ class _Steps:
         return Findings(parts, {"counts": agree, "ops": some}, (failed(everything, 0.0),))
 
 
-def _times(totals: OpTotals, duration_s: float) -> dict[str, float]:
+def _times(totals: OpTotals, duration_s: float, rows: int, empty: int) -> dict[str, float]:
     values = totals.service.percentiles_ns(PERCENTS.values())
     found: dict[str, float] = dict(zip(PERCENTS, values, strict=True))
-    return {**found, "mean": totals.service.mean_ns, "count": totals.done, "per_s": totals.done / duration_s}
+    counts = {"count": totals.done, "per_s": totals.done / duration_s, "rows": rows, "empty": empty}
+    return {**found, "mean": totals.service.mean_ns, **counts}
 
 
 class _Asking:
@@ -225,6 +230,10 @@ class _Asking:
         self.done = 0
         """Number of recorded queries."""
         self.errors = ErrorTexts()
+        self.rows: Counter[str] = Counter()
+        """Number of rows of the answers, by kind."""
+        self.empty: Counter[str] = Counter()
+        """Number of answers without a row, by kind."""
         self.failure: Exception | None = None
         self._cpu_began_s = 0.0
         self.cpu_s = 0.0
@@ -331,6 +340,10 @@ class _Asking:
             self._recorder.op(asked.kind, due_ns, found.ended_ns, service_ns, 0, outcome, cause, 0, found.source)
             if found.error is not None:
                 self.errors.add(found.error)
+            else:
+                rows = len(found.value or ())
+                self.rows[asked.kind] += rows
+                self.empty[asked.kind] += not rows
             self.done += 1
             self.ended_ns = max(self.ended_ns, found.ended_ns)
         self._progress(1)
