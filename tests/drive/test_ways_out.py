@@ -345,3 +345,10 @@ def test_a_full_disk_while_measuring_ends_the_run_with_1(place: Path) -> None:
         assert "result: inconclusive: " in run.said.strip().splitlines()[-1]
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+def test_more_workers_than_series_are_refused_in_one_line_with_the_cure(place: Path) -> None:
+    run = Bare(place, "-u", "4", "-r", "4", "-t", "2s", "--processes", "4", "--scale", "2")
+    assert run.command.wait() == 2
+    (line,) = [line for line in run.said.splitlines() if "/ERROR/" in line]
+    assert "4 workers cannot share 2 streams of series; use 2 workers at most, or raise world.streams" in line

@@ -153,6 +153,11 @@ class Coordinator:
             if self._survives:
                 raise gevent.GreenletExit from None  # quietly: this greenlet would start users without a run
 
+    @property
+    def needs_no_workers(self) -> bool:
+        """True once the test has begun or was given up, so that a worker that ends is no loss."""
+        return self.start_s is not None or bool(self.environment.process_exit_code)
+
     def user_started(self) -> None:
         """Start the clock of a test that begins with its first user, on whichever worker that is."""
         if self._worker is not None:

@@ -54,7 +54,7 @@ def _coordinate(environment: Environment, **_: Any) -> None:
     run = RunPlan(SPEC, os.environ["TSBENCH_ENDPOINT"], DIRECTORY, timed=True)
     coordinator = Coordinator(environment, lambda _environment: run)
     if isinstance(environment.runner, MasterRunner):
-        forked_workers.expect_alive(lambda: coordinator.start_s is not None)
+        forked_workers.expect_alive(lambda: coordinator.needs_no_workers)
 
 
 def users_at(steps: Sequence[Step], second: float) -> int | None:

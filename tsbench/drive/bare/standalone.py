@@ -59,7 +59,7 @@ def _init(environment: Environment, **_: Any) -> None:
     test = StandaloneTest(environment)
     coordinator = test.coordinator
     if isinstance(environment.runner, MasterRunner) and environment.web_ui is None:
-        forked_workers.expect_alive(lambda: coordinator.start_s is not None)
+        forked_workers.expect_alive(lambda: coordinator.needs_no_workers)
     if isinstance(environment.runner, WorkerRunner):
         WorkerReporter(environment, coordinator)
         return

@@ -107,7 +107,10 @@ class MasterProtocol:
         if not clients:
             raise UserMistake("no worker is connected; start some with --worker, or use --processes")
         if streams < len(clients):
-            raise UserMistake(f"{len(clients)} workers cannot share {streams} streams; raise world.streams")
+            raise UserMistake(
+                f"{len(clients)} workers cannot share {streams} streams of series; use {streams} workers at most, "
+                "or raise world.streams and world.scale (--scale): a stream has one series at least"
+            )
         self._inbox = files.Inbox(run.directory)
         self.workers = {}
         self.drained.clear()
