@@ -87,6 +87,28 @@ def test_two_targets_are_compared_and_the_rows_stand_side_by_side(
     assert rows[0] != rows[1]
 
 
+def test_databases_that_agree_with_each_other_and_not_with_the_world_have_other_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends = [f"sqlite://{tmp_path / 'a.db'}", f"duckdb://{tmp_path / 'b.duckdb'}"]
+    for end in ends:
+        other = ("--use-case", "cpu-only", *WORLD, "--seed", "2", "--endpoint", end)
+        assert loaded(tmp_path, end.partition(":")[0], *other)[0] == 0
+    kinds = ("single-groupby-1-1-1", "lastpoint", "double-groupby-5")
+    file = asked(tmp_path / "q", "--count", "30", *(word for kind in kinds for word in ("--type", kind)))
+    capsys.readouterr()
+    words = [word for end in ends for word in ("--endpoint", end)]
+    assert main(["validate", "sqlite", "duckdb", file, *words]) == 2
+    says(complaint(capsys.readouterr().err), "agree with each other and not with this file's world", "another seed")
+    assert main(["validate", "sqlite", file, "--endpoint", ends[0]]) == 1  # alone it may be at fault
+    says(complaint(capsys.readouterr().err), "30 answers are wrong; if these are all, the data may be of another world")
+    with closing(sqlite3.connect(tmp_path / "a.db")) as one:  # now they differ: one of them is at fault
+        one.execute("UPDATE cpu SET usage_user = usage_user + 1")
+        one.commit()
+    assert main(["validate", "sqlite", "duckdb", file, *words]) == 1
+    assert "agree with each other" not in complaint(capsys.readouterr().err)
+
+
 @pytest.mark.parametrize("place", SERVED, indirect=True)
 def test_queries_are_timed_counted_and_reported(
     place: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -199,7 +199,7 @@ def validate(
     """Compare each database's answers with gold, computed from the world that the file names."""
     from itertools import islice
 
-    from tsbench.run.asking import read_queries
+    from tsbench.run.asking import are_of_another_world, read_queries
     from tsbench.run.asking import validate as compared
     from tsbench.run.point_files import opened
     from tsbench.run.time_limits import Limits
@@ -216,11 +216,13 @@ def validate(
         world, window_ns, asked = read_queries(file, blocks)
         chosen = list(islice(asked, limit))
     wrong = 0
+    found = []
     for place in places:
         target = registry.get(place["name"])
         layout = target.schemas[place["schema"] or next(iter(target.schemas))]
         limits = Limits(DEFAULTS, place["endpoint"])
-        answers = compared(world, window_ns, chosen, target, layout, limits)
+        found.append(compared(world, window_ns, chosen, target, layout, limits))
+        answers, _ = found[-1]
         name = f"{target.name} {layout.name}"
         say(f"{name}: {answers.checked - answers.wrong:,} of {answers.checked:,} answers are right")
         for kind, why in answers.unsupported.items():
@@ -238,7 +240,14 @@ def validate(
         elif not answers.checked:
             wrong += 1
             fail(f"{name}: no answer could be checked", 1)
-    return fail(f"{wrong:,} answers are wrong", 1) if wrong else 0
+    if are_of_another_world(found):
+        raise UserMistake(
+            f"{file}: the databases agree with each other and not with this file's world: their data are of another "
+            "seed or another file; ask with queries that were made for their data"
+        )
+    hint = "; if these are all, the data may be of another world than the file's (seed, scale, start)"
+    all_wrong = all(answers.wrong == answers.checked for answers, _ in found)
+    return fail(f"{wrong:,} answers are wrong{hint * all_wrong}", 1) if wrong else 0
 
 
 def _seconds(text: str) -> float:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsbench.check.answers import Answers
+from tsbench.check.comparison import canonical
 from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
 from tsbench.clock import Timebase
@@ -381,8 +382,13 @@ class _Asking:
 
 def validate(
     part: WorldPart, window_ns: int, queries: list[Asked], target: Target, schema: Schema, limits: Limits
-) -> Answers:
+) -> tuple[Answers, dict[int, int]]:
     """Ask all queries and compare the answers with gold, computed from the world that the file names.
+
+    Returns
+    -------
+    The comparison, and a hash of each answer by its query's number: those of two databases are equal if the answers
+    are, to nine digits.
 
     Raises
     ------
@@ -392,7 +398,7 @@ def validate(
     world = _world_of(part)
     feed = Feed(world, world.ticks(window_ns), 1)
     gold = Gold(feed, np.empty(0, LEDGER_DTYPE), keeps_duplicates=schema.keeps_duplicates)
-    answers = Answers()
+    answers, hashes = Answers(), {}
     with closing(limits.connect(target, schema)) as session:
         for asked in queries:
             try:
@@ -405,6 +411,23 @@ def validate(
             except MEANT as error:
                 text = f"{target.name}: query {asked.number + 1} ({asked.kind}): {error}"
                 raise Broken(text) from error
+            hashes[asked.number] = _hash_of(rows)
             answers.answered(asked.kind, asked.query, gold.packed(asked.query, rows))
         answers.compare(gold)
-    return answers
+    return answers, hashes
+
+
+def _hash_of(rows: Rows) -> int:
+    def short(value: Any) -> Any:
+        return float(f"{value:.9g}") if isinstance(value, float) else value
+
+    plain = canonical(rows, odd_as_text=True)
+    return hash((tuple(rows.columns), *(tuple(map(short, row)) for row in plain)))
+
+
+def are_of_another_world(found: Sequence[tuple[Answers, dict[int, int]]]) -> bool:
+    """Return True if several databases answered alike, and most of each one's answers differ from the file's world."""
+    if len(found) < 2 or any(2 * answers.wrong <= answers.checked for answers, _ in found):
+        return False
+    (_, first), *others = found
+    return all(hashes.get(number, hashed) == hashed for _, hashes in others for number, hashed in first.items())
