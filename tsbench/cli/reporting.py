@@ -155,7 +155,7 @@ def compare(
     gate: Annotated[list[str] | None, typer.Option(help="Condition on a ratio, such as 'write:p99<1.1x'.")] = None,
     json: Json = None,
 ) -> int:
-    """Compare result sets or cells: better, worse, no difference found, or too few runs; exit code 1 on worse."""
+    """Compare result sets or cells: better, worse or no difference found; exit code 1 on worse."""
     from tsbench.report.baseline import compared, parse_relative
     from tsbench.report.comparison import lines, to_json
     from tsbench.report.export import Exports, write_file

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "init"
 SCRIPT = Path(targets.__file__).parent / "get-servers.sh"
+_LOOK_S = 0.2
+"""How often is looked whether a started server still runs."""
 WORKFLOW = Path(".github/workflows/load-test.yml")
 
 
@@ -40,18 +44,30 @@ class Do(StrEnum):
     """What `tsbench servers` can do but list them."""
 
     INSTALL = "install"
+    START = "start"
 
 
 def servers(
-    do: Annotated[Do | None, typer.Argument(help="Install those that are not found.")] = None,
+    do: Annotated[
+        Do | None, typer.Argument(help="Install those that are not found, or start one until Ctrl-C.")
+    ] = None,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Servers or targets; all without a name.")
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Servers or targets; to install all, none.")
+    ] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="Where a started server keeps its data [./TARGET-data].")
     ] = None,
 ) -> int:
-    """List the servers that tsbench can start, where they are found and how to get the others; or install them."""
+    """List the servers that tsbench can start, where they are and how to get the others; install them, or start one."""
     if do is None:
         show(server_table())
         return 0
+    if do is Do.START:
+        if len(names or ()) != 1:
+            raise UserMistake("servers start: give one of `tsbench list targets`")
+        return _serve((names or [""])[0], directory)
+    if directory is not None:
+        raise UserMistake("--dir is of `tsbench servers start TARGET`")
     bash = shutil.which("bash")
     if bash is None:
         raise UserMistake("servers are installed by a script for bash, which this machine lacks; install bash")
@@ -60,6 +76,32 @@ def servers(
         return code
     sys.stdout.flush()
     return max(code, subprocess.run([bash, SCRIPT, *wanted], check=False).returncode)
+
+
+def _serve(name: str, directory: Path | None) -> int:
+    """Run a target's server until Ctrl-C, and say where it answers and where its data are."""
+    from tsbench.servers.base import death
+    from tsbench.targets.registry import get
+
+    target = get(name)
+    if target.embedded or not target.startable:
+        needs = "runs inside the processes that open it" if target.embedded else "cannot be started by tsbench"
+        raise UserMistake(f"{name} {needs}; give --endpoint {target.form}")
+    server = target.new_server((directory or Path(f"{name}-data")).absolute())
+    server.start()
+    try:
+        say(f"{target.label} answers at {server.endpoint}")
+        say(f"for example: tsbench load {name} --use-case cpu-only --endpoint {shlex.quote(server.endpoint)}")
+        say("Ctrl-C stops it")
+        sys.stdout.flush()
+        while server.alive():
+            time.sleep(_LOOK_S)
+        return fail(death(server).replace(" during the run", ""), 1)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        server.stop()
+        say(f"stopped; its data are in {server.settings().get('data_directory', directory)}")
 
 
 def server_table() -> Table:
