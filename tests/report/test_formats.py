@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import subprocess
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ import pandas as pd
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from tests.cli.support import PROGRAMS
 from tsbench.cli.main import main
 from tsbench.measure.hist import Histogram
 from tsbench.report import formats, frames, style
@@ -189,3 +192,26 @@ def test_a_damaged_log_is_one_line(mixed: Path, tmp_path: Path, capsys: pytest.C
     (copy / "postgres-btree" / "latency" / "worker-0.hlog").write_text("Tag=write|response,1763632800,1,2,AAAA\n")
     assert main(["export", str(copy), "--out", str(tmp_path / "x"), "--format", "hlog"]) == 2
     assert "worker-0.hlog:1: damaged histogram log line" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("export", "{set}", "--out", "{out}", "--format", "csv", "--format", "openmetrics"),
+        ("history", "{set}", "--out", "{out}"),
+        ("compare", "{set}/postgres-btree", "{set}/postgres-brin", "--json", "{out}/c.json"),
+    ],
+)
+def test_where_no_room_is_left_old_files_stay_and_none_is_half(mixed: Path, tmp_path: Path, words: tuple[str, ...]):
+    out = tmp_path / "out"
+    filled = [shlex.quote(word.format(set=mixed, out=out)) for word in words]
+    command = f"{shlex.quote(str(PROGRAMS / 'tsbench'))} {' '.join(filled)}"
+    assert subprocess.run(command, shell=True, check=False, capture_output=True).returncode in {0, 1}
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    largest = max(map(len, before.values()))
+    limited = f"ulimit -f {max(1, largest // 2048)}; {command}"  # files may have half of what the largest one needs
+    done = subprocess.run(["bash", "-c", limited], check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before

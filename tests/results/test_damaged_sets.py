@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import socket
 import subprocess
@@ -15,7 +16,10 @@ import pytest
 from hypothesis import settings
 from pyarrow import parquet
 
+from tests.cli.support import TINY
+from tests.report.synthetic import Shape, make_results
 from tests.results import damaged
+from tsbench.cli.main import main
 from tsbench.errors import UserMistake
 from tsbench.measure.hist import scan_log
 from tsbench.results.json_files import read_json
@@ -167,3 +171,48 @@ def test_a_ledger_of_blocks_that_do_not_exist_is_damaged(tmp_path: Path) -> None
     (tmp_path / "x.ledger").write_bytes(b"\x7f" * 45)
     with pytest.raises(ValueError, match=r"x.ledger: damaged: a record of a write that no load process makes"):
         read_ledgers([tmp_path / "x.ledger"])
+
+
+COMMANDS = (
+    ("report", "{set}", "--markdown", "{out}/x.md", "--json", "{out}/x.json"),
+    ("compare", "{set}", "{other}"),
+    ("compare", "{other}", "{set}"),
+    ("history", "{set}", "{other}", "--out", "{out}/h"),
+    ("export", "{set}", "--out", "{out}/e", "--format", "csv"),
+    ("run", "{out}/s.toml", "--baseline", "{set}", "--gate", "write:p99<2x", "--out", "{out}/r"),
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+@pytest.mark.parametrize("harm", ["a time that no calendar has", "a name that is no UTF-8"])
+def test_harms_that_once_ended_in_a_traceback(
+    tmp_path: Path, words: tuple[str, ...], harm: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shape = Shape(cell="sqlite-wal", seconds=2, warmup=0, rate=5)
+    place, other = (make_results(tmp_path / name, [shape]) for name in ("set", "other"))
+    spec = json.loads((place / "sqlite-wal" / "spec.json").read_text())
+    if harm.startswith("a time"):
+        spec["world"] = {"start": -1e308}
+        write_json(place / "sqlite-wal" / "spec.json", spec)
+    else:
+        (place / "sqlite-wal").rename(os.fsdecode(os.fsencode(place) + b"/bad\xff"))
+    (tmp_path / "s.toml").write_text(TINY)
+    code = main([word.format(set=place, other=other, out=tmp_path) for word in words])
+    said = capsys.readouterr()
+    if harm.startswith("a name"):
+        assert code == 2
+        assert "bad\\udcff: its name is no UTF-8" in said.err
+        assert not (tmp_path / "r").exists(), "a baseline is read before the run"
+    else:
+        assert code in {0, 1}, said.err
+
+
+def test_a_lack_of_memory_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = table(tmp_path / "x")
+
+    def exhausted(*_: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 64 failed")
+
+    monkeypatch.setattr("tsbench.results.reading._table", exhausted)
+    with pytest.raises(UserMistake, match="x cannot be read: this machine has too little free memory for it"):
+        read_table(path, COUNTER_COLUMNS)

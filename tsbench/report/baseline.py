@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
 from tsbench.measure import gates
-from tsbench.report.comparison import compare, pairs
+from tsbench.report.comparison import compare, pairs, sides_at
 from tsbench.results.summary import GateResult
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def expect_baseline(baseline: Path | None, asked: Sequence[str]) -> tuple[list[s
             raise UserMistake("--baseline is for gates on ratios; add one, such as --gate 'write:p99<1.1x'")
         if not (baseline / "summary.json").exists():
             raise UserMistake(f"--baseline {baseline}: no such result set; give one such as results/<date>-<scenario>")
+        sides_at(baseline)  # before the runs, and not after them
     return own, found
 
 

@@ -8,6 +8,8 @@ import re
 import stat
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
@@ -16,10 +18,10 @@ from tsbench.report.answer import answer_of
 from tsbench.report.cells import ResultSet
 from tsbench.report.comparison import to_json
 from tsbench.results.json_files import read_json
+from tsbench.results.rundir import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
     from typing import TypeAlias
 
     from tsbench.report.comparison import Comparison
@@ -85,11 +87,20 @@ class Exports:
 
 
 @contextmanager
-def writing_into(place: Path) -> Iterator[None]:
-    """Make a directory, and raise Broken for errors of writing into it."""
+def writing_into(place: Path) -> Iterator[Path]:
+    """Yield a directory whose files move into `place`, which is made, at the end of the block; none if that fails.
+
+    Raises
+    ------
+    Broken
+        For errors of writing: one line with the cure.
+    """
     try:
         place.mkdir(parents=True, exist_ok=True)
-        yield
+        with TemporaryDirectory(prefix=".new-", dir=place) as beside:
+            yield Path(beside)
+            for path in Path(beside).iterdir():
+                path.replace(place / path.name)
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise Broken(f"cannot write into {place}: {why}; free some room or choose another --out") from None
@@ -101,8 +112,18 @@ def plain_name(name: str) -> str:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a text file; raises Broken if that fails."""
+    """Write a text file, whole or not at all (a device or a file in a read-only directory at once).
+
+    Raises
+    ------
+    Broken
+        If that fails.
+    """
+    whole = path.resolve()  # a link stays one
     try:
-        path.write_text(text, encoding="utf-8")
+        if (whole.exists() and not whole.is_file()) or not os.access(whole.parent, os.W_OK):
+            path.write_text(text, encoding="utf-8")
+        else:
+            write_atomically(whole, text.encode())
     except OSError as error:
         raise Broken(f"cannot write {path}: {error.strerror}; free some room or choose another file") from None

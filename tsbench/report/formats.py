@@ -50,6 +50,8 @@ class Export:
     sets: Sequence[ResultSet]
     place: Path
     written: list[Path] = field(default_factory=list)
+    _beside: Path | None = None
+    """Where files are until all are whole."""
 
     def write(self, formats: Iterable[str], charts: Sequence[str] = ()) -> list[Path]:
         """Write the files of some FORMATS; of plots those named in `charts`, or all without names.
@@ -61,7 +63,7 @@ class Export:
         Broken
             If a file cannot be written.
         """
-        with writing_into(self.place):
+        with writing_into(self.place) as self._beside:
             asked = [*dict.fromkeys(formats)]
             if pictures := [name for name in asked if name in {"svg", "png"}]:
                 self._plots(pictures, charts)
@@ -77,13 +79,13 @@ class Export:
         return self.written
 
     def _new(self, name: str, suffix: str) -> Path:
-        """Return a path that no file of this export has yet, for a name of any characters."""
+        """Return where to write a file for a name of any characters, by which no other file of this export goes."""
         plain = plain_name(name)[:120].lstrip(".") or "_"
         taken = {path.name for path in self.written}
         names = chain([plain], (f"{plain}-{number}" for number in range(2, len(taken) + 3)))
         path = self.place / next(f"{one}.{suffix}" for one in names if f"{one}.{suffix}" not in taken)
         self.written.append(path)
-        return path
+        return (self._beside or self.place) / path.name
 
     def _named(self, one: ResultSet, *parts: str) -> str:
         """Return a name of parts; of several sets it begins with the name of the set."""

@@ -26,7 +26,7 @@ from tsbench.report.comparison import MORE_IS_BETTER, column_of, differing, is_b
 from tsbench.report.export import plain_name, writing_into
 from tsbench.report.html import page
 from tsbench.report.style import BLUE, INK, RED, styled
-from tsbench.results.rundir import sets_in, write_atomically
+from tsbench.results.rundir import sets_in
 from tsbench.units import format_count, format_duration
 
 if TYPE_CHECKING:
@@ -280,9 +280,9 @@ def write_history(found: History, place: Path) -> Path:
         "differing": [(name, text) for name, _, text in found.differing],
         "damaged": found.damaged,
     }
-    with writing_into(place):
-        _write_otava(found, place)
-    write_atomically(place / "history.html", page("history.html.j2", context).encode())
+    with writing_into(place) as beside:
+        _write_otava(found, beside)
+        (beside / "history.html").write_bytes(page("history.html.j2", context).encode())
     return place / "history.html"
 
 

@@ -52,19 +52,24 @@ def flatten(content: object, path: str = "") -> dict[str, str]:
 
 def _text(value: object, path: str) -> str:
     """Return a value in the unit in which a scenario has it, by its key."""
-    key = re.sub(r"\.\d+(?=\.)", "", path)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if key in DURATIONS:
-            return format_exact_duration(int(value))
-        if key in TIMES:
-            return format_time(int(value))
-        if key in SIZES or key.endswith("_bytes"):
-            return format_size(value)
-        if key.endswith("_ns"):
-            return format_duration(value)
+        try:
+            return _number(value, re.sub(r"\.\d+(?=\.)", "", path))
+        except (OverflowError, ValueError, OSError):  # a time that no calendar has, in a damaged set
+            return str(value)
     if value is None:
         return MISSING
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def _number(value: float, key: str) -> str:
+    if key in DURATIONS:
+        return format_exact_duration(int(value))
+    if key in TIMES:
+        return format_time(int(value))
+    if key in SIZES or key.endswith("_bytes"):
+        return format_size(value)
+    return format_duration(value) if key.endswith("_ns") else str(value)
 
 
 def compared(contents: Sequence[Mapping[str, object]]) -> Manifest:

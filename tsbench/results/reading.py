@@ -175,7 +175,9 @@ def read_table(path: Path, columns: Mapping[str, str], added: Collection[str] = 
 
     try:
         return _table(read_bytes(path, LIMITS.table_bytes), columns, added)
-    except (pa.ArrowException, ValueError, TypeError, LookupError, OSError, ArithmeticError, MemoryError) as error:
+    except MemoryError:
+        raise UserMistake(f"{path} cannot be read: this machine has too little free memory for it") from None
+    except (pa.ArrowException, ValueError, TypeError, LookupError, OSError, ArithmeticError) as error:
         raise damaged(path, error) from None
 
 

@@ -323,6 +323,10 @@ def find_runs(results: Path) -> Iterator[RunDir]:
     if not found:
         text = f"{results} holds no run of tsbench (no spec.json); give a result set such as results/<date>-<scenario>"
         raise UserMistake(text)
+    for path in found:
+        shown = str(path).encode("utf-8", "backslashreplace").decode()
+        if shown != str(path):
+            raise UserMistake(f"{shown}: its name is no UTF-8, which no page can show; rename the directory")
     expect_this_format(results)
     yield from map(RunDir, found)
 
