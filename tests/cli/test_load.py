@@ -382,3 +382,25 @@ def test_a_text_field_is_refused_with_the_cure_where_a_table_holds_numbers(
     words = ["sqlite", str(tmp_path / "points"), "--endpoint", endpoint, "--out", str(tmp_path / "r")]
     assert main(["load", *words]) == 1
     says(complaint(capsys.readouterr().err), "line 2 ", "not texts: leave the field out, or make it a tag")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("timeout.lod=1s", "has the keys timeout.connect, timeout.create, timeout.load"),
+        ("load=1s", "write --set timeout.load=20s"),
+        ("timeout.load=soon", "timeout.load: 'soon' is not a duration"),
+        ("timeout.load=0s", "timeout.load: must be from 1ms to 7d"),
+    ],
+)
+@pytest.mark.parametrize("command", ["load", "query", "validate"])
+def test_the_time_limits_of_a_run_can_be_set_and_no_other_keys(
+    tmp_path: Path, command: str, change: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "q"
+    assert main(["queries", "--count", "1", "--type", "lastpoint", "--out", str(file)]) == 0
+    words = ["--use-case", "cpu-only"] if command == "load" else [str(file)]
+    capsys.readouterr()
+    assert main([command, "sqlite", *words, "--endpoint", f"sqlite://{tmp_path / 'a.db'}", "--set", change]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line

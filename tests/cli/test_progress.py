@@ -54,6 +54,25 @@ def test_a_pipe_gets_a_line_per_phase_and_the_figures_every_few_seconds():
     ]
 
 
+def test_a_load_to_which_nothing_answers_says_for_how_long():
+    progress, clock, console = shown(terminal=False)
+    with progress:
+        progress.phase("load", 100)
+        progress.advance(50)
+        for _ in range(11):
+            clock.now_s += 1
+            progress.advance(0)
+        progress.advance(25)
+        clock.now_s += 4
+        progress.advance(25)
+    assert text_of(console).splitlines() == [
+        "[1/2] a: load",
+        "[1/2] a: load: 50 of 100 points, 10/s, about 5 s left; has waited 5 s for the server to answer",
+        "[1/2] a: load: 50 of 100 points, 5.0/s, about 10 s left; has waited 10 s for the server to answer",
+        "[1/2] a: load: 100 of 100 points, 6.7/s, about 1 s left",
+    ]
+
+
 def test_the_queries_of_the_checks_are_counted_from_when_their_number_is_known():
     progress, clock, console = shown(terminal=False)
     with progress:

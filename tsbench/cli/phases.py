@@ -17,9 +17,10 @@ from tsbench.results.rundir import new_set
 from tsbench.text import short_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.results.summary import Summary
+    from tsbench.scenario.parts import TimeoutPart
     from tsbench.scenario.spec import FilePart
     from tsbench.workload.query_files import Asked, AskedText
 
@@ -29,6 +30,7 @@ Target = Annotated[
 Endpoint = Annotated[str | None, typer.Option(help="URL of the database, without a password.")]
 Schema = Annotated[str | None, typer.Option(help="Layout of the data. Default: the target's first.")]
 Out = Annotated[Path, typer.Option(help="Directory for result sets.")]
+TimeLimits = Annotated[list[str] | None, typer.Option("--set", help="A time limit, as of `run`: timeout.load=20s.")]
 
 
 def load(
@@ -52,6 +54,7 @@ def load(
     limit: Annotated[int | None, typer.Option(min=1, help="Points to load at most.")] = None,
     duration: Annotated[str | None, typer.Option(help="Time to load at most: 60s.")] = None,
     rate: Annotated[float | None, typer.Option(min=0.001, help="Points per second at most.")] = None,
+    time_limit: TimeLimits = None,
     out: Out = Path("results"),
     yes: Yes = False,
 ) -> int:
@@ -70,6 +73,7 @@ def load(
     place = found_place(target, endpoint, schema)
     common: dict[str, Any] = {"id": f"load-{target}", "scenario": f"load-{target}", "target": place}
     common |= {"load": {"workers": workers, "batch": batch, "mode": mode}, "labels": {"target": target}}
+    common["timeout"] = limits_of(time_limit)
     spec: Job
     try:
         if file is not None:
@@ -132,6 +136,7 @@ def query(
     functions: Annotated[
         bool, typer.Option("--functions", help="Make the functions first that TSBS's texts call.")
     ] = False,
+    time_limit: TimeLimits = None,
     out: Out = Path("results"),
 ) -> int:
     """Ask the queries of a file and print their times; the answers are not compared (see `validate`)."""
@@ -149,7 +154,14 @@ def query(
     how = How(burn_in, limit, rate, None if duration is None else parsed("--duration", duration, _seconds))
     drive = {"users": workers, "loop": "closed" if rate is None else "open", "rate": rate}
     name = f"query-{target}"
-    about = {"id": name, "scenario": name, "labels": {"target": target}, "target": place, "drive": drive}
+    about: dict[str, Any] = {
+        "id": name,
+        "scenario": name,
+        "labels": {"target": target},
+        "target": place,
+        "drive": drive,
+    }
+    about["timeout"] = limits_of(time_limit)
     with opened(file) as blocks:
         first = next(blocks, b"")
         whole = chain([first], blocks)
@@ -195,6 +207,7 @@ def validate(
     endpoint: Annotated[list[str], typer.Option(help="URL of each database, in the order of the targets.")],
     schema: Annotated[list[str] | None, typer.Option(help="Layout of each, if it is not the first.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Queries to ask at most.")] = None,
+    time_limit: TimeLimits = None,
 ) -> int:
     """Compare each database's answers with gold, computed from the world that the file names."""
     from itertools import islice
@@ -203,7 +216,6 @@ def validate(
     from tsbench.run.asking import validate as compared
     from tsbench.run.point_files import opened
     from tsbench.run.time_limits import Limits
-    from tsbench.scenario.parts import DEFAULTS
     from tsbench.targets import registry
     from tsbench.workload.query_files import line_of
 
@@ -217,10 +229,11 @@ def validate(
         chosen = list(islice(asked, limit))
     wrong = 0
     found = []
+    time_limits = limits_of(time_limit)
     for place in places:
         target = registry.get(place["name"])
         layout = target.schemas[place["schema"] or next(iter(target.schemas))]
-        limits = Limits(DEFAULTS, place["endpoint"])
+        limits = Limits(time_limits, place["endpoint"])
         found.append(compared(world, window_ns, chosen, target, layout, limits))
         answers, _ = found[-1]
         name = f"{target.name} {layout.name}"
@@ -255,6 +268,25 @@ def _seconds(text: str) -> float:
 
 
 # --- what the commands have in common ---------------------------------------------------------------------------------
+
+
+def limits_of(changes: Sequence[str] | None) -> TimeoutPart:
+    """Return the time limits of `--set timeout.KEY=TIME`; raises UserMistake for other keys and values."""
+    from tsbench.scenario.parts import TimeoutPart
+    from tsbench.scenario.spec import explained
+
+    asked = {}
+    for text in changes or ():
+        key, _, value = (part.strip() for part in text.partition("="))
+        name = key.removeprefix("timeout.")
+        if key == name or name not in TimeoutPart.model_fields:
+            known = ", ".join(f"timeout.{one}" for one in TimeoutPart.model_fields)
+            raise UserMistake(f"--set '{text}': this command has the keys {known}; write --set timeout.load=20s")
+        asked[name] = value
+    try:
+        return TimeoutPart.model_validate(asked)
+    except ValidationError as error:
+        raise UserMistake(f"--set timeout.{explained(error)}") from None
 
 
 def found_place(target: str, endpoint: str | None, schema: str | None) -> dict[str, Any]:

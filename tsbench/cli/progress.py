@@ -71,7 +71,7 @@ class CellProgress:
 
     def _begin(self, name: str, total: float | None) -> None:
         self._name, self._total, self._done = name, total, 0.0
-        self._began_s = self._said_s = self._clock()
+        self._began_s = self._said_s = self._moved_s = self._clock()
         self._bars.figures = ""
 
     def __enter__(self) -> Self:
@@ -105,6 +105,8 @@ class CellProgress:
         """Add units or seconds to the current phase."""
         with self._lock:  # the workers of a bulk load call it from threads of their own
             self._done += amount
+            if amount:
+                self._moved_s = self._clock()
             self._advanced(amount)
 
     def _advanced(self, amount: float) -> None:
@@ -145,6 +147,9 @@ class CellProgress:
         rate = self._done / max(1e-3, self._clock() - self._began_s)
         left = f", {format_rough_duration((self._total - self._done) / rate)} left" if self._total and rate else ""
         note = f"; {self.note}" if self.note else ""
+        idle_s = self._clock() - self._moved_s
+        if idle_s >= EVERY_S:
+            note += f"; has waited {idle_s:.0f} s for the server to answer"
         of = f" of {self._total:,.0f}" if self._total else ""
         unit = "queries" if self._name == "check" else self._unit
         return f"{self._done:,.0f}{of} {unit}, {rate:,.{0 if rate >= 10 else 1}f}/s{left}{note}"

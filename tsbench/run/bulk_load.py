@@ -312,7 +312,7 @@ def store(
             # No join: without a time limit it would delay Ctrl-C, and Python up to 3.12 takes a thread whose join
             # was interrupted for one that has ended.
             while not load.ended.wait(0.2):
-                pass
+                progress(0)  # which says how long nothing has come
             if load.failure is None and target.parse(limits.endpoint).delivers_later:
                 with closing(limits.connect(target, schema, "settle")) as session:
                     session.deliver(limits.seconds("settle"))
