@@ -65,7 +65,7 @@ def test_what_is_no_result_set_or_plot_is_refused(sets: Path) -> None:
         tsbench.read_results(sets / "nothing")
     with pytest.raises(TypeError, match=r"read_results\(\*paths\)"):
         tsbench.read_results([sets / "one"])  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="'pie' is no plot; there are latencies"):
+    with pytest.raises(ValueError, match="'pie' is no plot; there are latency"):
         tsbench.read_results(sets / "one").plot("pie")
 
 

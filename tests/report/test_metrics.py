@@ -58,7 +58,8 @@ def kind_at(path: str) -> Any:
     """Return the type at the place of a metric; raises KeyError if the model has no such place."""
     kind: Any = Summary
     for name in path.split("."):
-        kind = parts_of(kind)[name]
+        computed = getattr(kind, name, None)
+        kind = float if isinstance(computed, property) else parts_of(kind)[name]
     return kind
 
 

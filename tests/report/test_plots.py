@@ -125,7 +125,7 @@ def test_figures_that_tables_strike_out_are_marked_in_every_plot_and_in_its_lege
         areas = plots.latency_by_percentile(cell, frames.of_run(cell, "latency")).axes[0].collections
         assert any(len(area.get_paths()) for area in areas) == shown
     cells = [limited, invalid, valid]
-    assert struck_of(set_plots.latencies(cells)) == [3] * 2
+    assert struck_of(set_plots.latency(cells)) == [3] * 2
     assert all(struck_of(set_plots.percentiles(cells, frames.of_set(doubtful, "latency"))))
     assert all(struck_of(set_plots.over_time(cells, frames.of_set(doubtful, "ops"))))
     case = struck_of(cases.by_case(cells, frames.of_set(doubtful, "usage")))
@@ -175,7 +175,7 @@ def test_size_on_disk_stacks_to_the_total(mixed: Path):
 def test_nothing_to_compare_gives_no_figure(mixed: Path):
     interrupted = load_cells(mixed)[-1:]
     assert set_plots.rates(interrupted) is None
-    assert set_plots.latencies(interrupted) is None
+    assert set_plots.latency(interrupted) is None
     assert set_plots.size_on_disk(interrupted) is None
     assert set_plots.over_time(interrupted, frames.of_run(interrupted[0], "ops")) is None
     assert set_plots.percentiles(interrupted, frames.of_run(interrupted[0], "latency")) is None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tsbench.results.summary import Summary
     from tsbench.scenario.parts import TimeoutPart
-    from tsbench.scenario.spec import FilePart
+    from tsbench.scenario.spec import FilePart, RunSpec
     from tsbench.workload.query_files import Asked, AskedText
 
 Target = Annotated[
@@ -63,7 +63,6 @@ def load(
     from tsbench.run.bulk_load import Pace
     from tsbench.run.loading import load as load_points
     from tsbench.scenario.spec import FileSpec, Job, RunSpec, explained
-    from tsbench.scenario.validation import YES, points_of, too_many_points
 
     given = given_options(context)
     if (file is None) == (use_case is None):
@@ -71,9 +70,9 @@ def load(
     if file is not None and (unfit := given & {"scale", "start", "end", "interval", "seed", "form"}):
         raise UserMistake(f"--{min(unfit)} belongs to --use-case; the points of a file are as they are")
     place = found_place(target, endpoint, schema)
-    common: dict[str, Any] = {"id": f"load-{target}", "scenario": f"load-{target}", "target": place}
-    common |= {"load": {"workers": workers, "batch": batch, "mode": mode}, "labels": {"target": target}}
-    common["timeout"] = limits_of(time_limit)
+    name = f"load-{target}"
+    common: dict[str, Any] = {"id": name, "scenario": name, "labels": {"target": target}, "target": place}
+    common |= {"load": {"workers": workers, "batch": batch, "mode": mode}, "timeout": limits_of(time_limit)}
     spec: Job
     try:
         if file is not None:
@@ -86,14 +85,22 @@ def load(
         raise UserMistake(explained(error)) from None
     if isinstance(spec, RunSpec):
         expect_loadable(spec)
-        points = points_of(spec.world.use_case, spec.world.form, scale, spec.load.window // spec.world.interval)
-        if not yes and (why := too_many_points(min(points, limit or points))):
-            raise UserMistake(f"this would {why[0]}; change --start, --end, --interval or --scale, {YES}")
+        _expect_wanted(spec, limit, yes=yes)
     pace = Pace(rate, None if duration is None else parsed("--duration", duration, _seconds))
-    results = new_set(out, f"load-{target}")
+    results = new_set(out, name)
     with CellProgress(stderr, f"load {target}") as progress:
         summary = load_points(spec, results, progress, limit=limit, pace=pace)
     return ended(results, summary, _loaded_line(summary))
+
+
+def _expect_wanted(spec: RunSpec, limit: int | None, *, yes: bool) -> None:
+    """Verify that a load is small enough to be no slip, or that the user said yes."""
+    from tsbench.scenario.validation import YES, points_of, too_many_points
+
+    world = spec.world
+    points = points_of(world.use_case, world.form, world.scale, spec.load.window // world.interval)
+    if not yes and (why := too_many_points(min(points, limit or points))):
+        raise UserMistake(f"this would {why[0]}; change --start, --end, --interval or --scale, {YES}")
 
 
 def _points_of(file: str, limit: int | None) -> FilePart:

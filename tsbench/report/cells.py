@@ -145,19 +145,23 @@ class Cell:
     @property
     def overload(self) -> Overload | None:
         """How far the database stayed behind an open loop's rate; None if it kept up, and of a closed loop."""
-        schedule, measured = self.summary.schedule, self.summary.measured
-        if not schedule or not measured or not schedule.scheduled or self.limited_by != DATABASE:
+        asked, done, measured = self.summary.asked_ops_per_s, self.summary.done_ops_per_s, self.summary.measured
+        if not asked or done is None or measured is None or self.limited_by != DATABASE:
             return None
-        ended = sum(op.ended for op in (measured.write, measured.query) if op)
-        queued = schedule.scheduled - ended
-        if queued <= max(BEHIND_SHARE * schedule.scheduled, self.summary.users or 0):
+        queued = round((asked - done) * measured.duration_s)
+        if queued <= max(BEHIND_SHARE * asked * measured.duration_s, self.summary.users or 0):
             return None
-        return Overload(schedule.scheduled / measured.duration_s, ended / measured.duration_s, queued)
+        return Overload(asked, done, queued)
 
     @property
     def limited_by(self) -> str:
         """The limiting factor of the run; `unknown` if the run ended before it was determined."""
         return self.summary.limited_by or "unknown"
+
+    @property
+    def limit_text(self) -> str:
+        """The limiting factor as printed: `database (overloaded)` where the queue of an open loop grew."""
+        return f"{self.limited_by} (overloaded)" if self.overload is not None else self.limited_by
 
     @property
     def disturbed(self) -> str:

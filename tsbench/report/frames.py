@@ -304,7 +304,7 @@ def run_row(cell: Cell) -> dict[str, Any]:
     row |= {"scenario": summary.scenario, "target": summary.target, "schema": summary.schema_, "loop": summary.loop}
     row |= {key: getattr(summary, key) for key in ("users", "users_least", "processes", "limited_by")}
     row |= {"started": _moment(cell.started), **{f"label.{name}": value for name, value in summary.labels.items()}}
-    return row | {"latencies": f"{cell.time} time"} | {key: metric.value(cell) for key, metric in COMPARED.items()}
+    return row | {"latency": f"{cell.time} time"} | {key: metric.value(cell) for key, metric in COMPARED.items()}
 
 
 def _moment(text: str) -> pd.Timestamp | None:

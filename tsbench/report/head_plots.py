@@ -89,10 +89,12 @@ def draw(found: Sides, ends: Collection[str] = (), wanted: Wanted = every) -> It
 
 def _of_times(panel: Panel, sides: Sequence[Side]) -> Panel:
     """Return the panel of the means in place of one whose percentiles most sides have too few ops for."""
-    mean = f"{panel.gate}_mean_ns"
-    if not panel.gate or time_of(sides, panel.gate) != mean:
+    if not panel.gate:
         return panel
-    return replace(panel, key=mean, median=mean, title=f"{panel.gate.capitalize()} time, mean")
+    what, mean = f"{panel.gate.capitalize()} time", f"{panel.gate}_mean_ns"
+    if time_of(sides, panel.gate) == mean:
+        return replace(panel, key=mean, median=mean, title=f"{what}, mean")
+    return panel if any(panel.key in side.figures for side in sides) else replace(panel, title=f"{what}: median")
 
 
 @styled

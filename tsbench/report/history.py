@@ -204,8 +204,11 @@ def _value(figure: str, cell: Cell) -> float | None:
 
 
 def _counts(figure: str, cell: Cell) -> bool:
-    """Return True if a run's figure is true of the database: a rate is not, where the load generator was the limit."""
-    return cell.validity.stands and not gates.is_held_back(gates.parse_figure(figure), cell.summary)
+    """Return True if a run's figure is the database's: no rate of the load generator, no time of a queue that grew."""
+    gate = gates.parse_figure(figure)
+    if gate.is_latency and cell.overload is not None:
+        return False
+    return cell.validity.stands and not gates.is_held_back(gate, cell.summary)
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

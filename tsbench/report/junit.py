@@ -49,7 +49,7 @@ def document(sets: Sequence[ResultSet]) -> str:
             suite.set("timestamp", started)  # JUnit's schema allows no zone; ours are UTC
         _add_properties(suite, found)
         for cell in found.cells:
-            lines = [f"run: {cell.name} ({load_text(cell)})", f"limited by: {cell.limited_by}"]
+            lines = [f"run: {cell.name} ({load_text(cell)})", f"limited by: {cell.limit_text}"]
             took_s = _took_s(cell)
             for number, case in enumerate(cases(cell)):
                 _add_case(suite, f"{found.name}.{cell.name}", case, lines, 0.0 if number else took_s)

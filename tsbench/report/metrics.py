@@ -154,6 +154,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("caps.throttled_percent", "periods in which it was held back", "percent"),
     Metric("caps.memory_peak_bytes", "most memory, page cache included", "bytes"),
     Metric("caps.oom_kills", "killed for lack of memory"),
+    Metric("asked_ops_per_s", "", "count", "asked_ops_per_s", "rate asked for", "ops/s"),
+    Metric("done_ops_per_s", "", "count", "done_ops_per_s", "rate done", "ops/s", "higher"),
     Metric("measured.write.points_per_s", "", "count", "write_points_per_s", "write rate", "points/s", "higher"),
     Metric("measured.write.ops_per_s", "", "count", "write_ops_per_s", "writes", "ops/s", "higher"),
     *_latencies("write"),
@@ -213,6 +215,7 @@ class Column:
 
 COLUMNS: tuple[Column, ...] = (
     Column("load", "points/s", ("load_points_per_s",)),
+    Column("ops/s", "asked / done", ("asked_ops_per_s", "done_ops_per_s")),
     Column("write", "points/s", ("write_points_per_s",)),
     Column("write", "p50", ("write_p50_ns",)),
     Column("write", "p99", ("write_p99_ns",)),
@@ -296,7 +299,7 @@ def remarks(cell: Cell) -> list[str]:
     held_back = cell.summary.rates_are_least and cell.validity.checks.get("limit")
     if held_back and held_back.state == "valid" and held_back.reason:
         found.append(f"rates are at least these: {held_back.reason}")
-    if limit is not None and limit.sent_in_bursts and cell.validity.stands:
+    if limit is not None and limit.sent_in_bursts and cell.validity.stands and cell.overload is None:
         summary = cell.summary
         cure = more_load(summary.users or 0, summary.processes or 1, is_open=summary.loop == "open")
         cure = f"{limit.disturbed}: {QUIET}" if limit.disturbed else cure

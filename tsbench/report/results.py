@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tsbench.report.cells import Cell
 
-PLOTS = ("latencies", "over_time", "percentiles", "rates", "size_on_disk")
+PLOTS = ("latency", "over_time", "percentiles", "rates", "size_on_disk")
 _COUNTS = ("ended", "ok", "failed", "unknown", "partial", "ops_per_s", "points_per_s")
 
 

@@ -200,7 +200,7 @@ def boxes(cell: Cell) -> list[Table]:
                 *facts(cell, "measured"),
             ],
         ),
-        Table(f"Limited by: {cell.limited_by}", _limit(cell)),
+        Table(f"Limited by: {cell.limit_text}", _limit(cell)),
         Table("What the errors said", [(text_of(count), text) for text, count in summary.failures.items()], wide=True),
         *_wrong_answers(cell),
         Table(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tsbench.report.metrics import Metric
 
 RATES = ("load_points_per_s", "write_points_per_s", "query_ops_per_s", "bytes_per_point")
-"""Metrics that `rates` draws as bars from zero; latencies differ by powers of ten and are drawn by `latencies`."""
+"""Metrics that `rates` draws as bars from zero; latencies differ by powers of ten and are drawn by `latency`."""
 ROOM = 1.42
 """Length of an axis of bars relative to the longest bar, with room for its figure."""
 _PALE = 0.4
@@ -58,7 +58,7 @@ def rates(cells: Sequence[Cell], keys: Sequence[str] = RATES) -> Figure | None:
 
 
 @styled
-def latencies(cells: Sequence[Cell]) -> Figure | None:
+def latency(cells: Sequence[Cell]) -> Figure | None:
     """Plot median, p99 and maximum of writes and queries on a logarithmic axis; None without latencies."""
     kinds = [kind for kind in ("write", "query") if any(COMPARED[f"{kind}_p50_ns"].value(cell) for cell in cells)]
     if not kinds:

@@ -33,6 +33,7 @@ _FIGURES = (
     *("write_points_per_s", "write_p99_ns", "write_p50_ns", "write_mean_ns"),
     *("query_ops_per_s", "query_p99_ns", "query_p50_ns", "query_mean_ns"),
     *("load_points_per_s", "bytes_per_point"),
+    *OF_OPEN_LOOP,
 )
 
 
@@ -229,11 +230,6 @@ def _figures(cell: Cell) -> dict[str, Interval]:
                 found[key] = Interval(time.most_ns, time.bounds_ns[0], time.most_ns)
         elif value := metric.value(cell):
             found[key] = Interval(value, value, value)
-    if (schedule := cell.summary.schedule) and cell.summary.measured and schedule.scheduled:
-        measured = cell.summary.measured
-        ended = sum(op.ended for op in (measured.write, measured.query) if op)
-        rates = schedule.scheduled / measured.duration_s, ended / measured.duration_s
-        found |= {key: Interval(rate, rate, rate) for key, rate in zip(OF_OPEN_LOOP, rates, strict=True) if rate}
     if (steady := cell.summary.steadiness.get("write")) is not None and steady.variation:
         found["write_variation"] = Interval(steady.variation, steady.variation, steady.variation)
     return found | _cpu(cell)
@@ -244,7 +240,8 @@ def _margins(cell: Cell) -> dict[str, Interval]:
     found = {}
     for key in _FIGURES:
         metric = COMPARED[key]
-        ops = part_of(cell.summary, metric.path if metric.percentile else metric.path.rpartition(".")[0])
+        place = metric.path if metric.percentile else metric.path.rpartition(".")[0]
+        ops = part_of(cell.summary, place) if place else None
         name = metric.percentile or {"write_points_per_s": "points/s", "query_ops_per_s": "ops/s"}.get(key, "")
         if isinstance(ops, OpFigures) and name in ops.margins and (value := metric.value(cell)) is not None:
             found[key] = Interval(value, *map(float, ops.margins[name]))

@@ -75,7 +75,7 @@ def summary_table(cells: Sequence[Cell]) -> Table:
             cell.name,
             Mark(cell.validity.state, "badge"),
             Mark(cell.gates_text, "badge"),
-            cell.limited_by,
+            cell.limit_text,
             *((load_text(cell),) if loops else ()),
             *(figure_entry(column.text(cell), stands=cell.validity.stands) for column in columns),
         )
@@ -103,7 +103,7 @@ def repeats_table(cells: Sequence[Cell]) -> Table:
         standing = [cell for cell in of if cell.validity.stands]
         validity, gates, limits = (
             _words(texts)
-            for texts in zip(*((one.validity.state, one.gates_text, one.limited_by) for one in of), strict=True)
+            for texts in zip(*((one.validity.state, one.gates_text, one.limit_text) for one in of), strict=True)
         )
         texts = [_median_text(column, standing or of) for column in columns]
         figures = [figure_entry(text, stands=bool(standing)) for text in texts]
