@@ -88,6 +88,26 @@ def test_terminal_page_markdown_and_junit_say_it(results: Path):
         assert text in page
 
 
+def test_the_terminals_table_has_both_rates_of_one_run_and_of_the_median_of_several(tmp_path: Path):
+    for repeats in (1, 3):
+        shapes = [
+            Shape(cell=f"questdb{f'-round={n}' * (repeats > 1)}", seconds=80, warmup=0, rate=5, typical_ms=900, seed=n,
+                  labels=(("target", "questdb"), *((("round", str(n)),) if repeats > 1 else ())))
+            for n in range(1, repeats + 1)
+        ]  # fmt: skip
+        made = make_results(tmp_path / f"set-{repeats}", shapes)
+        for shape in shapes:
+            behind(RunDir(made / shape.cell), 1_600)
+        out = io.StringIO()
+        print_summary(Console(file=out, width=400), made)
+        asked, done = (load_cells(made)[0].summary.asked_ops_per_s, load_cells(made)[0].summary.done_ops_per_s)
+        assert asked == pytest.approx((done or 0) + 20)
+        (row,) = [line for line in out.getvalue().splitlines() if line.startswith("questdb") and "valid" in line]
+        assert "database (overloaded)" in row
+        assert f"{asked:.1f}".removesuffix(".0") in row
+        assert f"{done:.1f}".removesuffix(".0") in row
+
+
 def test_compare_takes_no_time_of_such_a_side(results: Path):
     (pair,) = comparison.pairs(results / "postgres", results / "questdb")
     found = comparison.compare(*pair)

@@ -99,8 +99,11 @@ class Metric:
             found = self.latency(cell)
             return MISSING if found is None else found.text
         text = text_of(self.value(cell), self.unit)
-        is_least = self.better == "higher" and cell.summary.rates_are_least and self.path.startswith("measured.")
-        return f"{AT_LEAST}{text}" if is_least and text != MISSING else text
+        return f"{AT_LEAST}{text}" if self.is_least(cell) and text != MISSING else text
+
+    def is_least(self, cell: Cell) -> bool:
+        """Return True for a rate of ops that the load generator held back."""
+        return self.better == "higher" and cell.summary.rates_are_least and self.path.startswith("measured.")
 
     @property
     def direction(self) -> str:
@@ -215,7 +218,8 @@ class Column:
 
 COLUMNS: tuple[Column, ...] = (
     Column("load", "points/s", ("load_points_per_s",)),
-    Column("ops/s", "asked / done", ("asked_ops_per_s", "done_ops_per_s")),
+    Column("ops/s", "asked", ("asked_ops_per_s",)),
+    Column("ops/s", "done", ("done_ops_per_s",)),
     Column("write", "points/s", ("write_points_per_s",)),
     Column("write", "p50", ("write_p50_ns",)),
     Column("write", "p99", ("write_p99_ns",)),

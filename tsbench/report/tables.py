@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from tsbench.measure.latency import AT_LEAST
 from tsbench.measure.statistics import median_interval
 from tsbench.report.cells import by_cell
 from tsbench.report.metrics import COMPARED, MISSING, load_text, load_texts, text_of, used_columns
@@ -130,7 +131,8 @@ def _median_text(column: Column, cells: Sequence[Cell]) -> str:
     if len(metrics) > 1:
         return " / ".join(text_of(sum(values), metric.unit) for metric, values in zip(metrics, found, strict=True))
     interval, unit = median_interval(found[0]), metrics[0].unit
-    text = text_of(float(np.median(found[0])), unit)
+    least = AT_LEAST * any(metrics[0].is_least(cell) for cell in cells)
+    text = f"{least}{text_of(float(np.median(found[0])), unit)}"
     if interval is not None:
         text = f"{text} ({text_of(interval.least, unit)} to {text_of(interval.most, unit)})"
     return text if len(found[0]) == len(cells) else f"{text} ({len(found[0])} of {len(cells)} runs)"
