@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import resource
 import sys
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tsbench.text import conceal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 MOST_CHARACTERS = 300
 """Characters that are shown of the text of an error which a driver or a library raised: it may hold a whole answer."""
+
+
+_SPARE_FILES = 4
+"""Files that one connection may need at once; with fewer left it fails for their lack."""
 
 
 class _Message(Exception):  # noqa: N818 - the base of those below
@@ -97,11 +103,30 @@ def is_disk_full(text: str) -> bool:
     )
 
 
+def too_many_files(text: str, *, look: bool = False) -> str:
+    """Return the cause and the cure if a message says that no file or connection can be opened any more, else "".
+
+    With `look` the process is looked at, too: libpq, for one, does not say why it could not open a connection.
+    """
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    is_it = "too many open files" in text.lower()
+    if look and not is_it:
+        try:
+            is_it = len([*Path("/proc/self/fd").iterdir()]) > most - _SPARE_FILES
+        except OSError as error:  # which needs a file, too
+            is_it = error.errno in {errno.EMFILE, errno.ENFILE}
+    if not is_it or "ulimit" in text:
+        return ""
+    return f"this process may have only {most:,} files and connections open; allow more with: ulimit -n 4096"
+
+
 def advise(text: str, place: str = "") -> str:
-    """Return a message with place and cure if it is about a full disk and does not say them yet.
+    """Return a message with place and cure if it is about a full disk, or too few files, and does not say them yet.
 
     `place` is the directory or the server whose disk it is.
     """
+    if few := too_many_files(text):
+        return f"{text.replace('; free some room', '')}: {few}"
     if not is_disk_full(text) or "free some room" in text:
         return text
     cause = f"no space left on {place}: " if place else "" if "disk full" in text else "disk full: "

@@ -582,3 +582,15 @@ def test_requests_over_several_connections_are_under_way_together() -> None:
         assert [answer.status for answer in answers] == [204, 204]
         for client in clients:
             client.close()
+
+
+def test_a_nul_in_the_value_of_a_header_is_a_blank_and_in_a_name_or_a_length_no_http() -> None:
+    def read(head: bytes) -> Response | None:
+        return ResponseParser().feed(b"HTTP/1.1 400 Bad Request\r\n" + head + b"\r\n\r\nno")
+
+    found = read(b"X-Influxdb-Error: unable to parse 'cpu v=a\0b'\r\nContent-Length: 2")
+    assert found is not None
+    assert (found.header("X-Influxdb-Error"), found.body) == ("unable to parse 'cpu v=a b'", b"no")
+    for head in (b"X-Na\0me: x\r\nContent-Length: 2", b"Content-Length: 1\0002"):
+        with pytest.raises(Malformed):
+            read(head)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, unquote, unquote_to_bytes, urlsplit
 
-from tsbench.errors import Unreachable, UserMistake, expect_regular
+from tsbench.errors import Unreachable, UserMistake, expect_regular, too_many_files
 from tsbench.targets import credentials
 from tsbench.targets.registry import TARGETS
 from tsbench.targets.target import Endpoint
@@ -183,6 +183,8 @@ def open_or_name(
     try:
         return open_session(first_s)
     except Unreachable as error:
+        if few := too_many_files(str(error), look=True):
+            raise Unreachable(f"cannot connect to {shown}: {few}") from error
         product = product_at(*place) if place else ""
         if product and product not in own:
             raise Unreachable(f"cannot connect to {shown}: {product} answers there; {cure}") from error

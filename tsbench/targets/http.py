@@ -60,7 +60,12 @@ H = TypeVar("H", bound=HttpEndpoint)
 def parse(url: str, target: Target, kind: type[H]) -> H:
     """Parse an endpoint, whose path may have slashes around it."""
     found = endpoint.parse(url, target, kind)
-    return replace(found, path=unquote(urlsplit(url).path.strip("/")))
+    path = unquote(urlsplit(url).path.strip("/"))
+    if "/" in path:
+        before = f"/{path.rpartition('/')[0]}"
+        text = f"the path {before} before the database is not sent on; give the server's own host and port"
+        raise UserMistake(f"'{found.shown}': {text}: {target.form}")
+    return replace(found, path=path)
 
 
 class LineSchema(Schema):

@@ -242,7 +242,10 @@ def parse(url: str, target: Target) -> HttpEndpoint:
     """Parse an endpoint."""
     found = http.parse(url, target, HttpEndpoint)
     missing = [name for name in ("org", "bucket") if not found.options.get(name)]
-    if missing or found.path or found.user:
+    if found.path:
+        text = f"the path /{found.path} is not sent on; give the server's own host and port"
+        raise UserMistake(f"'{found.shown}': {text}: {target.form}")
+    if missing or found.user:
         raise UserMistake(f"'{url.rpartition('@')[2]}' is not an InfluxDB 2 endpoint; write {target.form}")
     return found
 
