@@ -7,20 +7,29 @@ import json
 import os
 import subprocess
 import threading
+import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import bson
+import psutil
 import pytest
 
 from tests.cli.support import PROGRAMS
+from tests.hostile import mongodb, mysql, postgres
+from tests.hostile.doors import FakeServer
 from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.model import OpError, Outcome
 from tsbench.text import conceal, concealed, hide, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.hostile.doors import Channel
 
 MARK = 'm4rk"of/a secret'
 FORMS = (MARK, quote(MARK, safe=""), json.dumps(MARK)[1:-1], base64.b64encode(f"me:{MARK}".encode()).decode())
@@ -74,8 +83,16 @@ ENDPOINTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ENDPOINTS)
 def test_no_output_of_any_command_has_the_secret(target: str, echo: ThreadingHTTPServer, tmp_path: Path) -> None:
-    endpoint = ENDPOINTS[target].format(echo.server_address[1])
-    points, queries, scenario = tmp_path / "points", tmp_path / "queries", tmp_path / "s.toml"
+    expect_untold(target, ENDPOINTS[target].format(echo.server_address[1]), tmp_path)
+    assert any(echo.RequestHandlerClass.asked)  # type: ignore[attr-defined] # the secret was sent
+
+
+def expect_untold(target: str, endpoint: str, place: Path) -> list[bytes]:
+    """Run commands against a server that repeats the secret; verify that neither outputs nor files have it.
+
+    Returns the outputs, whose processes were looked at while they ran.
+    """
+    points, queries, scenario = place / "points", place / "queries", place / "s.toml"
     points.write_text("cpu,hostname=a usage_user=1 1451606400000000000\n")
     scenario.write_text(
         'question = "Is it told?"\n[world]\nuse_case = "cpu-only"\nscale = 2\n[load]\nwindow = "1m"\n'
@@ -88,25 +105,109 @@ def test_no_output_of_any_command_has_the_secret(target: str, echo: ThreadingHTT
         ["load", target, str(points), "--endpoint", endpoint],
         ["query", target, str(queries), "--endpoint", endpoint],
         ["validate", target, str(queries), "--endpoint", endpoint],
-        ["run", str(scenario), "--endpoint", endpoint],
+        ["run", str(scenario), "--endpoint", endpoint, "--junit", "j.xml", "--markdown", "m.md", "--json", "j.json"],
         ["cleanup", target, "--endpoint", endpoint],
     ]
-    said = []
+    said, listed = [], b""
     for command in commands:
-        done = subprocess.run(
-            [PROGRAMS / "tsbench", *command],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            timeout=120,
-            check=False,
-        )
-        said.append(done.stdout + done.stderr)
-    files = {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert any(echo.RequestHandlerClass.asked)  # type: ignore[attr-defined] # the secret was sent
+        program = [str(PROGRAMS / "tsbench"), *command]
+        with subprocess.Popen(
+            program, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        ) as running:
+            for _ in range(1_200):
+                listed += b"\n".join(words_of(running.pid))
+                if running.poll() is not None:
+                    break
+                time.sleep(0.1)
+            running.kill()
+            assert running.stdout is not None
+            said.append(running.stdout.read())
+    files = {str(path): path.read_bytes() for path in place.rglob("*") if path.is_file()}
     for form in FORMS:
         assert not [number for number, text in enumerate(said) if form.encode() in text]
         assert not [path for path, text in files.items() if form.encode() in text]
+        assert form.encode() not in listed
+    return said
+
+
+def words_of(pid: int) -> list[bytes]:
+    """Return the command lines of a process and its children, which everybody on the machine can read."""
+    found = []
+    with suppress(psutil.Error):
+        root = psutil.Process(pid)
+        found = [" ".join(one.cmdline()).encode() for one in (root, *root.children(recursive=True))]
+    return found
+
+
+TOLD = f"we know you by {MARK}, {FORMS[1]} and {FORMS[3]}".encode()
+
+
+def _tells_at_login(channel: Channel) -> None:
+    postgres.begin(channel)
+    channel.send(postgres.message(b"E", b"SFATAL\0C28P01\0M" + TOLD + b"\0\0"))
+
+
+def _tells_later(channel: Channel) -> None:
+    """Let a client in with a notice, and answer each statement with a notice and an error."""
+    postgres.begin(channel)
+    notice = postgres.message(b"N", b"SNOTICE\0C00000\0M" + TOLD + b"\0\0")
+    channel.send(postgres.WELCOME + notice)
+    while True:
+        kind, _ = postgres.read_message(channel)
+        if kind in {b"Q", b"S"}:
+            refused = postgres.message(b"E", b"SERROR\0C42601\0M" + TOLD + b"\0D" + TOLD + b"\0\0")
+            channel.send(notice + refused + postgres.READY)
+
+
+class _Teller(mysql.Dialogue):
+    """A MariaDB that lets everybody in and says the secret in each error."""
+
+    def answer(self, statement: bytes) -> None:
+        if statement.startswith((b"SELECT @@", b"SET")):
+            super().answer(statement)
+        else:
+            self.send(mysql.error(said=TOLD))
+
+
+class _TellerAtLogin(mysql.Dialogue):
+    def authenticate(self) -> bool:
+        self.send(mysql.error(1045, TOLD))
+        return False
+
+
+def _tells_in_documents(channel: Channel) -> None:
+    """Answer MongoDB's greeting, and everything after it with an error."""
+    while True:
+        number, kind, body = mongodb.read_message(channel)
+        is_greeting = b"hello" in body or b"ismaster" in body or b"isMaster" in body
+        document = mongodb.HELLO if is_greeting else {"ok": 0.0, "code": 18, "errmsg": TOLD.decode()}
+        channel.send(mongodb.answer(number, kind, bson.encode(document)))
+
+
+TELLERS: dict[str, tuple[str, str, Callable[[Channel], None]]] = {
+    "postgres, at login": ("postgres", "postgresql://me@127.0.0.1:{}/db", _tells_at_login),
+    "postgres, later": ("postgres", "postgresql://me@127.0.0.1:{}/db", _tells_later),
+    "mariadb, at login": (
+        "mariadb",
+        "mariadb://me@127.0.0.1:{}/tsbench",
+        lambda channel: _TellerAtLogin(channel, Random(1)).serve(),
+    ),
+    "mariadb, later": (
+        "mariadb",
+        "mariadb://me@127.0.0.1:{}/tsbench",
+        lambda channel: _Teller(channel, Random(1)).serve(),
+    ),
+    "mongodb": ("mongodb", "mongodb://me@127.0.0.1:{}/tsbench", _tells_in_documents),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", TELLERS)
+def test_what_servers_of_other_protocols_say_is_told_without_the_secret(who: str, tmp_path: Path) -> None:
+    target, endpoint, serve = TELLERS[who]
+    with FakeServer(serve) as server:
+        said = expect_untold(target, endpoint.format(server.port), tmp_path)
+    assert b"we know you by [secret]" in b"".join(said)
 
 
 def test_every_form_of_a_secret_is_struck_out_of_errors_and_facts() -> None:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import os
 import re
+from base64 import b64encode
 from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from tsbench.errors import UserMistake, expect_regular
 from tsbench.targets.registry import TARGETS
@@ -113,7 +114,16 @@ def is_set(*names: str) -> bool:
 
 def read_for(endpoint: str, *names: str) -> str | None:
     """Return the secret as `read` does if it may be sent to the endpoint, else None."""
-    return read(*names) if is_entitled(endpoint) else None
+    secret = read(*names) if is_entitled(endpoint) else None
+    if secret:
+        conceal_login(unquote(urlsplit(endpoint).username or ""), secret)
+    return secret
+
+
+def conceal_login(user: str, secret: str) -> None:
+    """Remove a secret, also as a basic login has it, from all that is said from now on."""
+    hide(secret)
+    hide(b64encode(f"{user}:{secret}".encode()).decode())
 
 
 def cure(endpoint: str, variables: str) -> str:

@@ -21,7 +21,6 @@ from tsbench.targets.base import Payload, Schema, expressible
 from tsbench.targets.endpoint import NAME_IT, open_or_name, server_of
 from tsbench.targets.session import Closable, CommandSession, decoded
 from tsbench.targets.target import Endpoint, Target
-from tsbench.text import hide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -189,10 +188,8 @@ def basic_login(user: str, password: str | None) -> dict[str, str]:
     """Return the header that logs in; none without a user."""
     if not user:
         return {}
-    login = b64encode(f"{user}:{password or ''}".encode()).decode()
-    if password:
-        hide(login)
-    return {"Authorization": f"Basic {login}"}
+    login = f"{user}:{password or ''}".encode()
+    return {"Authorization": f"Basic {b64encode(login).decode()}"}
 
 
 def environment_secret(of: Endpoint) -> str | None:

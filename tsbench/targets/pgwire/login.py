@@ -19,7 +19,7 @@ from tsbench.targets.target import Endpoint
 from tsbench.text import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from tsbench.targets.target import Target
 
@@ -73,11 +73,13 @@ def parameters(endpoint: str) -> dict[str, Any]:
     if "passfile" in found:
         password = _passfile_password(found)
     elif credentials.is_entitled(endpoint):
-        password = credentials.read("TSBENCH_PASSWORD")
+        password = credentials.read_for(endpoint, "TSBENCH_PASSWORD")
     elif not found.get("user"):  # libpq would send the name of whoever runs tsbench
         raise UserMistake(f"{endpoint}: name the user, as in postgresql://user@host:5432/db")
     else:
         return found | NOTHING
+    for own in _of_libpq(found):
+        credentials.conceal_login(str(found.get("user", "")), own)
     return _kept_from_listeners(found) | found | ({"password": password} if password is not None else {})
 
 
@@ -128,9 +130,23 @@ def _passfile_password(found: Mapping[str, Any]) -> str | None:
     if not os.environ.get("PGPASSWORD") or not Path(found["passfile"]).is_file():  # libpq takes no FIFO either
         return None
     wanted = [str(found.get(name, "")) for name in ("host", "port", "dbname", "user")]
-    with suppress(OSError):
-        for line in Path(found["passfile"]).read_text(encoding="utf-8").splitlines():
-            *match, password = line.split(":", 4)
-            if len(match) == 4 and all(m in {"*", w} for m, w in zip(match, wanted, strict=True)):
-                return password
+    for *match, password in _lines_of(found["passfile"]):
+        if all(m in {"*", w} for m, w in zip(match, wanted, strict=True)):
+            return password
     return None
+
+
+def _of_libpq(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the passwords that libpq may take by itself, which a server could repeat."""
+    if own := os.environ.get("PGPASSWORD"):
+        yield own
+    for path in (found.get("passfile"), os.environ.get("PGPASSFILE")):
+        if path and Path(path).is_file():
+            yield from (password for *_, password in _lines_of(path) if password)
+
+
+def _lines_of(passfile: str) -> Iterator[list[str]]:
+    with suppress(OSError, UnicodeError):
+        for line in Path(passfile).read_text(encoding="utf-8").splitlines():
+            if len(parts := line.split(":", 4)) == 5:
+                yield parts
