@@ -164,9 +164,9 @@ class _Plain:
         return not self._quiet(0)
 
     def put(self, head: bytes, body: bytes | memoryview, deadline: float) -> None:
+        data = b"".join((head, body)) if len(body) <= _JOINED_BYTES else None
         is_first = self._arrival.sending()
-        if len(body) <= _JOINED_BYTES:
-            data = b"".join((head, body))
+        if data is not None:
             sent = self._socket.send(data)  # an idle connection has room for at least a byte
             if sent == len(data):
                 if is_first:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tsbench.errors import Broken, UserMistake
+from tsbench.model import OpError, Outcome
 from tsbench.results.figures import Load
 from tsbench.run.time_limits import Deadline, Limits
 from tsbench.scenario.parts import DEFAULTS
@@ -63,11 +64,16 @@ class Loaded:
     encode_s: float = 0.0
     client_cpu_s: float = 0.0
     cores_busy: float = 0.0
+    refused: int = 0
+    """Points of the writes with which the load failed that are surely not stored."""
+    unknown: int = 0
+    """Points of those that may be stored."""
 
     def figures(self, *, workers: int, batch: int, mode: WriteMode) -> Load:
         """Return the load as a summary has it."""
         rate = self.points / self.duration_s if self.duration_s else 0.0
-        return Load(**asdict(self), points_per_s=rate, workers=workers, batch=batch, mode=str(mode))
+        known = {name: value for name, value in asdict(self).items() if name not in {"refused", "unknown"}}
+        return Load(**known, points_per_s=rate, workers=workers, batch=batch, mode=str(mode))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,6 +211,7 @@ class _Load:
         except Exception as error:
             before, found = encoded.piece.explain(error)
             if before is None:
+                self._count_failed(error, payload.points)
                 raise found from error
             self.source_failure, self._last = found, encoded.piece.number
             if before.points:
@@ -219,6 +226,13 @@ class _Load:
             self.total.bytes += payload.nbytes
             self.total.encode_s += encoded.encode_s
         self.progress(acknowledged)
+
+    def _count_failed(self, error: Exception, points: int) -> None:
+        with self._lock:
+            if isinstance(error, OpError) and error.outcome is Outcome.FAILED:
+                self.total.refused += points
+            else:
+                self.total.unknown += points
 
     def stop(self, error: Exception) -> None:
         """Store the first failure and stop all workers."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken
-from tsbench.model import Field, Measurement, OpError, Outcome, Verdict
+from tsbench.model import Field, Measurement, OpError, Verdict
 from tsbench.run import assessment, cleanup, preparation
 from tsbench.run.assessment import Findings
 from tsbench.run.bulk_load import (
@@ -62,6 +62,9 @@ def load(
     return run_steps(spec, results, progress, _Steps(spec, limit, pace), partial(real_parts, spec))
 
 
+_IN_FLIGHT = "and more may be stored"
+
+
 @dataclass(slots=True)
 class _Steps:
     """The steps of a load, as a method section would list them."""
@@ -82,9 +85,9 @@ class _Steps:
                 else:
                     measurements = self._of_file(spec, run, parts, phases, session, limits)
             except KeyboardInterrupt:
-                raise KeyboardInterrupt(f"interrupted by the user; {self._left(run, more=True)}") from None
+                raise KeyboardInterrupt(f"interrupted by the user; {self._left(run, _IN_FLIGHT)}") from None
             except Broken as error:
-                raise Broken(f"{error}; {self._left(run, more=_may_be_stored(error.__cause__))}") from error
+                raise Broken(f"{error}; {self._left(run)}") from error
             phases.phase("settle")
             limits.settle(session, schema, measurements)
             expect_plausible(session, schema, measurements, self.total.points)
@@ -94,9 +97,12 @@ class _Steps:
         stored = Verdict(True, "", {"acknowledged": self.total.points})
         return assessment.conclude(run, spec, {**heading, "load": figures}, Findings(checks={"writes": stored}), phases)
 
-    def _left(self, run: RunDir, *, more: bool) -> str:
-        known = f"{self.total.points:,} points were acknowledged{', and more may be stored' if more else ''}"
-        return f"{known}; remove them with: tsbench cleanup {short_path(run.path)}"
+    def _left(self, run: RunDir, more: str = "") -> str:
+        """Return what became of the points, and how to remove those that are stored."""
+        total = self.total
+        said = [f"{total.points:,} points were acknowledged", f"{total.refused:,} refused" if total.refused else ""]
+        said += [f"and {total.unknown:,} more may be stored" if total.unknown else more]
+        return f"{', '.join(filter(None, said))}; remove them with: tsbench cleanup {short_path(run.path)}"
 
     def _of_world(
         self, spec: RunSpec, run: RunDir, parts: Parts, phases: Phases, session: LimitedSession, limits: Limits
@@ -135,11 +141,6 @@ class _Steps:
     def _store(self, pieces: Iterator[Piece], parts: Parts, phases: Phases, limits: Limits) -> None:
         sources = [Shared(pieces)] * self.spec.load.workers
         store(sources, parts.target, parts.schema, limits, progress=phases.advance, pace=self.pace, total=self.total)
-
-
-def _may_be_stored(error: BaseException | None) -> bool:
-    """Return True if points of the write that failed may be stored."""
-    return isinstance(error, OpError) and error.outcome is not Outcome.FAILED
 
 
 @dataclass(slots=True)

@@ -142,8 +142,9 @@ class Statements:
 
     def execute_once(self, text: str, values: Sequence[bytes]) -> int:
         """Execute a statement that is not kept prepared, with values in binary form; return the number of rows."""
+        encoded, formats = text.encode(), [_BINARY] * len(values)
         self._arrival.sending()
-        self._pgconn.send_query_params(text.encode(), values, None, [_BINARY] * len(values))
+        self._pgconn.send_query_params(encoded, values, None, formats)
         return _rows(self._result())
 
     def fetch(self, text: str, params: Sequence[Any]) -> Sequence[tuple[Any, ...]]:
@@ -159,16 +160,18 @@ class Statements:
         """Execute a query that is not kept prepared with Python values; return its rows as `fetch` does."""
         converter = Transformer(self._connection)
         values = converter.dump_sequence(params, [PyFormat.AUTO] * len(params))
+        encoded = text.encode()
         is_first = self._arrival.sending()
-        self._pgconn.send_query_params(text.encode(), values, converter.types, converter.formats, _BINARY)
+        self._pgconn.send_query_params(encoded, values, converter.types, converter.formats, _BINARY)
         if is_first:
             self._arrival.sent()
         return _converted(converter, self._result())
 
     def copy_in(self, text: str, data: bytearray) -> int:
         """Execute a COPY FROM STDIN with this data; return the number of rows."""
+        encoded = text.encode()
         self._arrival.sending()
-        self._pgconn.send_query(text.encode())
+        self._pgconn.send_query(encoded)
         result = self._result()
         if result.status == _COPY_IN:
             view = memoryview(data)
