@@ -247,8 +247,7 @@ def test_a_full_disk_says_what_is_stored(tmp_path: Path) -> None:
             line,
             "the bulk load failed",
             "full",
-            " points were acknowledged",
-            "; remove them with: tsbench cleanup results/",
+            " points were acknowledged, 1,000 refused; remove them with: tsbench cleanup results/",
         )
         said = int(line.partition("; ")[2].split(" points were acknowledged")[0].rpartition(" ")[2].replace(",", ""))
         with closing(sqlite3.connect(small / "test.db")) as one:
