@@ -4,8 +4,8 @@ A packet socket on the loopback device takes each packet's headers with the kern
 packet twice, when it is sent and when it is received. Of a request we take the copy that is sent: the client's kernel
 has it. Of an answer we take the copy that is received, since it has arrived only then. (Between the two lies whatever
 the kernel does before it hands a packet over.) A connection carries one op at a time, so that an op lasts from the
-first packet of a request to the last one of its answer. The capture must not have lost a packet. There are 20 users,
-who think for 10 to 30 ms in the closed loop.
+first packet of a request to the last one of its answer. The capture must not have lost a packet. There are 20 users
+(`--users`), who think for 10 to 30 ms in the closed loop.
 
 Of each run p50, p90, p99, p99.9 and max of all ops' service times are put beside those of the capture. A figure is
 within if both differ by at most 2 % or 30 us. Needs root.
@@ -78,6 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=TARGETS, default=list(TARGETS))
     parser.add_argument("--loops", nargs="+", choices=LOOPS, default=list(LOOPS))
+    parser.add_argument("--users", type=int, default=20)
     asked = parser.parse_args()
     if os.geteuid() != 0:
         print("the wire: capturing packets needs root")
@@ -89,19 +90,19 @@ def main() -> None:
             server = registry.get(name).new_server(Path(directory) / "server", {})
             server.start()
             try:
-                within += on(name, server.endpoint, asked.loops, Path(directory))
+                within += on(name, server.endpoint, asked.loops, Path(directory), asked.users)
             finally:
                 server.stop()
                 server.remove()
     print(f"{sum(within)} of {len(within)} figures within {SHARE:.0%} or {FLOOR_NS / 1e3:g} us (wanted: {WANTED})")
 
 
-def on(name: str, endpoint: str, loops: list[str], directory: Path) -> list[bool]:
+def on(name: str, endpoint: str, loops: list[str], directory: Path, users: int) -> list[bool]:
     """Measure and print one database's runs; return of each figure whether it is within."""
     within, rate = [], 500.0
     for loop in loops:
         scenario = directory / "scenario.toml"
-        scenario.write_text(scenario_text(name, loop, rate))
+        scenario.write_text(scenario_text(name, loop, rate, users))
         results = directory / loop
         with captured(urlsplit(endpoint).port or 0) as capture:
             command = [str(Path(sys.executable).parent / "tsbench"), "run", str(scenario), "--no-report"]
@@ -122,11 +123,11 @@ def on(name: str, endpoint: str, loops: list[str], directory: Path) -> list[bool
     return within
 
 
-def scenario_text(name: str, loop: str, rate: float) -> str:
+def scenario_text(name: str, loop: str, rate: float, users: int) -> str:
     """Return quickstart's scenario for one database; in an open loop at this rate."""
     text = (ROOT / "scenarios" / "quickstart.toml").read_text()
     text = text[: text.index("[matrix]")].replace("scale = 100 ", f"scale = {SCALE.get(name, 100)} ")
-    text = text.replace("users = 10 ", "users = 20 ").replace('["30ms", "70ms"]', '["10ms", "30ms"]')
+    text = text.replace("users = 10 ", f"users = {users} ").replace('["30ms", "70ms"]', '["10ms", "30ms"]')
     if loop == "open":
         text = text.replace('loop = "closed"', f'loop = "open"\nrate = {rate:.0f}')
         text = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("wait"))

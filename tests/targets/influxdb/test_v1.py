@@ -190,7 +190,7 @@ class TestInfluxdb18(Influxdb1Contract):
     ("endpoint", "why"),
     [
         ("http://h:8086", "names no database"),
-        ("http://h:8086/a/b", "names no database"),
+        ("http://h:8086/a/b", "the path /a before the database is not sent on"),
         ("http://h:x/db", "not an endpoint of InfluxDB"),
         ("http://h/db?rp=autogen", "must begin with tsbench"),
         ("http://h/db?retention=5 years", "no duration"),
