@@ -93,7 +93,6 @@ class StandaloneTest:
         with self._busy:
             run = self._prepared or self.prepare()
         self._prepared = None
-        self._environment.host = run.endpoint.partition("?")[0]  # what the page shows as "Host"
         if self.page is not None:
             self.page.planned(run)
         return run
