@@ -294,3 +294,13 @@ def test_loads_are_shown_where_nothing_else_was_written():
     assert head_of(Sides("closed", "", (loaded, reused))).titles == ("loaded, points/s", "query p99")
     written = side("c", load_points_per_s=5e4, write_p50_ns=1e5, query_p99_ns=1e6)
     assert "loaded, points/s" not in head_of(Sides("closed", "", (written, reused))).titles
+
+
+def test_a_rate_that_the_load_generator_held_back_is_at_least_that():
+    def side(limit: str) -> Side:
+        figures = {key: (Interval(500.0, 500.0, 500.0),) for key in ("write_points_per_s", "load_points_per_s")}
+        return Side("a", figures=figures, limited_by=limit)
+
+    for limit, shown in (("load generator", ">= 500"), ("database", "500")):
+        (row,) = head_of(Sides("closed", "", (side(limit),))).rows
+        assert [str(entry) for entry in row.entries] == [shown]
