@@ -36,7 +36,7 @@ _WORD = 12
 
 def hide(secret: str) -> None:
     """Remove a secret from all texts from now on, also where it is URL-encoded or within JSON."""
-    if len(secret) < _LEAST_SECRET:
+    if len(secret) < _LEAST_SECRET or secret in _hidden:  # each connection reads its secret again
         return
     forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), json.dumps(secret)[1:-1]}
     ends = (r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])") if len(secret) < _WORD else ("", "")

@@ -167,8 +167,8 @@ def query(
         "labels": {"target": target},
         "target": place,
         "drive": drive,
+        "timeout": limits_of(time_limit),
     }
-    about["timeout"] = limits_of(time_limit)
     with opened(file) as blocks:
         first = next(blocks, b"")
         whole = chain([first], blocks)
@@ -241,8 +241,8 @@ def validate(
         target = registry.get(place["name"])
         layout = target.schemas[place["schema"] or next(iter(target.schemas))]
         limits = Limits(time_limits, place["endpoint"])
-        found.append(compared(world, window_ns, chosen, target, layout, limits))
-        answers, _ = found[-1]
+        answers, hashes = compared(world, window_ns, chosen, target, layout, limits)
+        found.append((answers, hashes))
         name = f"{target.name} {layout.name}"
         say(f"{name}: {answers.checked - answers.wrong:,} of {answers.checked:,} answers are right")
         for kind, why in answers.unsupported.items():

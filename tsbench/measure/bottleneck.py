@@ -115,8 +115,13 @@ def limited_by(
     return (THINK_TIME if is_think_time else DATABASE), Verdict(True)
 
 
+def has_few_users(users: int, processes: int) -> bool:
+    """Return True if each load process has one user at most, so that more processes would do nothing; 0: not known."""
+    return 0 < users <= processes
+
+
 def more_load(users: int, processes: int, *, is_open: bool = False) -> str:
     """Return what makes a load generator keep up that was the limit, given its numbers of users and processes."""
-    if users and users <= processes:
+    if has_few_users(users, processes):
         return "more users would show how much the database can take"
     return f"use more processes{' or more hosts' if is_open else ', more hosts or fewer users'}"

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 EXAMPLES = "write:p99<50ms, query:p95<200ms, failures<0.1%, points/s>3500"
 TIMES = ("response", "service")
 KINDS = ("write", "query")
+RATES = frozenset({"points/s", "ops/s"})
+"""Figures of which more is better; of the others less is."""
 FIGURES = (
     *("p50", "p90", "p95", "p99", "p99.9", "max", "mean", "first"),
     *("failures", "points/s", "ops/s", "bytes/point", "disk-reads", "variation", "stalls", "batch", "workers"),
@@ -186,7 +188,7 @@ def believed_figure(name: str, summary: Summary) -> tuple[tuple[float, float] | 
 
 def is_held_back(gate: Gate, summary: Summary) -> bool:
     """Return True for a rate of ops that the load generator held back: the database may be capable of more."""
-    return gate.figure in {"ops/s", "points/s"} and gate.of != "load" and summary.rates_are_least
+    return gate.figure in RATES and gate.of != "load" and summary.rates_are_least
 
 
 def figure_text(name: str, value: float, most: float | None = None) -> str:

@@ -145,9 +145,7 @@ class ResponseParser:
                 if not b"HTTP/1.".startswith(self._buffer[:7]):
                     raise Malformed(f"it begins with {bytes(self._buffer[:20])!r}")
                 return None
-            if (
-                0 in self._buffer[:stop]
-            ):  # InfluxDB quotes a refused line as it is; RFC 9110, 5.5 allows a blank instead
+            if self._buffer.find(0, 0, stop) >= 0:  # of a request that is quoted; RFC 9110, 5.5 allows a blank instead
                 self._buffer[:stop] = self._buffer[:stop].replace(b"\0", b" ")
             found = _HEAD.match(self._buffer)
             if found is None or found.end() != stop + 4:

@@ -145,11 +145,12 @@ class Cell:
     @property
     def overload(self) -> Overload | None:
         """How far the database stayed behind an open loop's rate; None if it kept up, and of a closed loop."""
-        asked, done, measured = self.summary.asked_ops_per_s, self.summary.done_ops_per_s, self.summary.measured
-        if not asked or done is None or measured is None or self.limited_by != DATABASE:
+        schedule, measured = self.summary.schedule, self.summary.measured
+        asked, done = self.summary.asked_ops_per_s, self.summary.done_ops_per_s
+        if schedule is None or measured is None or not asked or done is None or self.limited_by != DATABASE:
             return None
-        queued = round((asked - done) * measured.duration_s)
-        if queued <= max(BEHIND_SHARE * asked * measured.duration_s, self.summary.users or 0):
+        queued = schedule.scheduled - measured.ended
+        if queued <= max(BEHIND_SHARE * schedule.scheduled, self.summary.users or 0):
             return None
         return Overload(asked, done, queued)
 

@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from tsbench.measure.latency import Latency
     from tsbench.report.cells import Cell
     from tsbench.results.summary import GateResult
 
 FIGURES = ("write:points/s", "write:p99", "query:ops/s", "query:p99", "load:points/s", "bytes/point")
 EFFECT = 0.05
 """Difference for which the number of runs is recommended."""
-MORE_IS_BETTER = {"points/s", "ops/s"}
-"""Figures of which more is better; of the others less is."""
+MORE_IS_BETTER = gates.RATES
 _CHANCE = re.compile(
     r"\.?(id|labels|relative_start|clock|host\.(load_average|memory_available_bytes)|warnings|created"
     r"|server\.(port|caps\.measured))\b"
@@ -236,7 +236,7 @@ def _with_seen(found: Sequence[Finding], base: Side, new: Side) -> tuple[Finding
     """Return findings with what the answer says of the few runs of two sides."""
     if all(one.difference != "too few runs" for one in found):
         return tuple(found)
-    sides = [side_of_runs(side.name, None, side.cells) for side in (base, new)]
+    sides = [side_of_runs(side.name, None, side.runs) for side in (base, new)]
     return tuple(replace(one, seen=seen_in_few(column_of(one.figure), *sides)) for one in found)
 
 
@@ -252,11 +252,17 @@ def with_stand_ins(figures: Sequence[str], cells: Sequence[Cell]) -> list[str]:
 
 def is_believable(name: str, cell: Cell) -> bool:
     """Return True for a figure that a run has, and for a latency that it has of enough ops."""
-    gate, measured = gates.parse_figure(name), cell.summary.measured
+    gate = gates.parse_figure(name)
     if not gate.is_latency or gate.figure == "first":
         return bool(gates.figure_of(name, cell.summary)[0])
+    return _believed(gate, cell) is not None
+
+
+def _believed(gate: gates.Gate, cell: Cell) -> Latency | None:
+    """Return a latency of a run; None if it has none, or too few ops for it."""
+    measured = cell.summary.measured
     op = measured and (measured.of_kind(gate.of or "") or measured.ops.get(gate.of or ""))
-    return bool(op and believable(op, gate.time or cell.time, gate.figure))
+    return believable(op, gate.time or cell.time, gate.figure) if op else None
 
 
 def column_of(figure: str) -> str:
@@ -268,16 +274,14 @@ def column_of(figure: str) -> str:
 def _ends(name: str, cell: Cell) -> tuple[float, float] | None:
     """Return the least and the most that a figure of a run can be; None if it has none that can be compared."""
     gate, summary = gates.parse_figure(name), cell.summary
-    if _is_generators(name, cell):
+    if gates.is_held_back(gate, summary):
         return None
     if not gate.is_latency:
         value = gates.figure_of(name, summary)[0]
         return (value, value) if value and value > 0 else None
     if cell.overload is not None:
         return None
-    measured = summary.measured
-    op = measured and (measured.of_kind(gate.of or "") or measured.ops.get(gate.of or ""))
-    found = believable(op, gate.time or summary.time, gate.figure) if op else None
+    found = _believed(gate, cell)
     if found is None or found.is_open_ended or min(found.bounds_ns) <= 0:  # a ratio needs numbers above zero
         return None
     return found.bounds_ns
@@ -285,20 +289,16 @@ def _ends(name: str, cell: Cell) -> tuple[float, float] | None:
 
 def _uncompared(name: str, cells: Sequence[Cell]) -> Iterable[str]:
     """Yield why a figure that some of the runs have is not compared."""
-    limited = sum(_is_generators(name, cell) for cell in cells)
+    gate = gates.parse_figure(name)
+    limited = sum(gates.is_held_back(gate, cell.summary) for cell in cells)
     missing = sum(_ends(name, cell) is None for cell in cells)
-    if gates.parse_figure(name).is_latency and (behind := sum(cell.overload is not None for cell in cells)):
+    if gate.is_latency and (behind := sum(cell.overload is not None for cell in cells)):
         yield f"{name} is not compared: {behind} of {len(cells)} runs could not keep up with the rate asked for"
         return
     if limited:
         yield f"{name} is not compared: the load generator was the limit of {limited} of {len(cells)} runs"
     elif missing < len(cells):
         yield f"{name} is not compared: {missing} of {len(cells)} runs do not have it"
-
-
-def _is_generators(name: str, cell: Cell) -> bool:
-    """Return True for a rate of a run in which the load generator was the limit: it is the generator's."""
-    return gates.is_held_back(gates.parse_figure(name), cell.summary)
 
 
 def _findings(

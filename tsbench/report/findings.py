@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby, zip_longest
 from typing import TYPE_CHECKING
 
+from tsbench.measure.bottleneck import has_few_users
 from tsbench.measure.statistics import ALPHA, Interval, Test, differences, least_runs, paired_test, rank_test
 from tsbench.results.summary import CLIENT
 from tsbench.units import format_count, format_duration, format_duration_range
@@ -179,7 +180,7 @@ def compare(sides: Sequence[Side], loop: str, unshown: list[str], of_rules: Sequ
 def _more_load(limited: Iterable[Side]) -> str:
     """Return what would show how much sides can take whose rate the load generator limited."""
     runs = [cell.summary for side in limited for cell in side.runs]
-    few = bool(runs) and all(0 < (run.users or 0) <= (run.processes or 1) for run in runs)
+    few = bool(runs) and all(has_few_users(run.users or 0, run.processes or 1) for run in runs)
     return f"more {'users' if few else 'processes or machines'} would show how much it can take"
 
 

@@ -50,7 +50,7 @@ class Export:
     sets: Sequence[ResultSet]
     place: Path
     written: list[Path] = field(default_factory=list)
-    _beside: Path | None = None
+    _beside: Path = field(init=False)
     """Where files are until all are whole."""
 
     def write(self, formats: Iterable[str], charts: Sequence[str] = ()) -> list[Path]:
@@ -85,7 +85,7 @@ class Export:
         names = chain([plain], (f"{plain}-{number}" for number in range(2, len(taken) + 3)))
         path = self.place / next(f"{one}.{suffix}" for one in names if f"{one}.{suffix}" not in taken)
         self.written.append(path)
-        return (self._beside or self.place) / path.name
+        return self._beside / path.name
 
     def _named(self, one: ResultSet, *parts: str) -> str:
         """Return a name of parts; of several sets it begins with the name of the set."""

@@ -263,7 +263,7 @@ def _cpu(cell: Cell) -> dict[str, Interval]:
         return {}
     cpu_s = float(np.nanmean(used)) / 100 * float(measured.duration_s)
     points = measured.write.points if measured.write else 0
-    ended = sum(op.ended for op in (measured.write, measured.query) if op)
+    ended = measured.ended
     found = {"server_cores": cpu_s / float(measured.duration_s)}
     if points and not measured.query:
         found["cpu_s_per_million"] = cpu_s / points * 1e6

@@ -109,6 +109,11 @@ class Measured(Part):
     time_drifts: Named[Number] = Field(default_factory=dict)
     disk_read_bytes: Count | None = None
 
+    @property
+    def ended(self) -> int:
+        """Number of ops that ended in the window, however."""
+        return sum(op.ended for op in (self.write, self.query) if op)
+
     def of_kind(self, kind: str) -> OpFigures | None:
         """Return the figures of all ops of a kind; None without such ops."""
         return self.write if kind == "write" else self.query if kind == "query" else None

@@ -230,15 +230,16 @@ class Summary(Part):
     @property
     def asked_ops_per_s(self) -> float | None:
         """Rate of an open loop's arrivals in the measured window; None of a closed loop."""
-        of_open = self.schedule is not None and self.measured is not None and self.schedule.scheduled
-        return self.schedule.scheduled / self.measured.duration_s if of_open else None  # type: ignore[union-attr]
+        if self.schedule is None or self.measured is None or not self.schedule.scheduled:
+            return None
+        return self.schedule.scheduled / self.measured.duration_s
 
     @property
     def done_ops_per_s(self) -> float | None:
         """Rate of the ops of an open loop that ended in the measured window; None of a closed loop."""
         if self.measured is None or self.asked_ops_per_s is None:
             return None
-        return sum(op.ended for op in (self.measured.write, self.measured.query) if op) / self.measured.duration_s
+        return self.measured.ended / self.measured.duration_s
 
     @property
     def shown_gates(self) -> list[GateResult]:

@@ -62,9 +62,6 @@ def load(
     return run_steps(spec, results, progress, _Steps(spec, limit, pace), partial(real_parts, spec))
 
 
-_IN_FLIGHT = "and more may be stored"
-
-
 @dataclass(slots=True)
 class _Steps:
     """The steps of a load, as a method section would list them."""
@@ -85,7 +82,7 @@ class _Steps:
                 else:
                     measurements = self._of_file(spec, run, parts, phases, session, limits)
             except KeyboardInterrupt:
-                raise KeyboardInterrupt(f"interrupted by the user; {self._left(run, _IN_FLIGHT)}") from None
+                raise KeyboardInterrupt(f"interrupted by the user; {self._left(run, in_flight=True)}") from None
             except Broken as error:
                 raise Broken(f"{error}; {self._left(run)}") from error
             phases.phase("settle")
@@ -97,11 +94,12 @@ class _Steps:
         stored = Verdict(True, "", {"acknowledged": self.total.points})
         return assessment.conclude(run, spec, {**heading, "load": figures}, Findings(checks={"writes": stored}), phases)
 
-    def _left(self, run: RunDir, more: str = "") -> str:
+    def _left(self, run: RunDir, *, in_flight: bool = False) -> str:
         """Return what became of the points, and how to remove those that are stored."""
         total = self.total
         said = [f"{total.points:,} points were acknowledged", f"{total.refused:,} refused" if total.refused else ""]
-        said += [f"and {total.unknown:,} more may be stored" if total.unknown else more]
+        if total.unknown or in_flight:
+            said.append(f"and {f'{total.unknown:,} ' if total.unknown else ''}more may be stored")
         return f"{', '.join(filter(None, said))}; remove them with: tsbench cleanup {short_path(run.path)}"
 
     def _of_world(

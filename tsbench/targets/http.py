@@ -61,10 +61,14 @@ def parse(url: str, target: Target, kind: type[H]) -> H:
     found = endpoint.parse(url, target, kind)
     path = unquote(urlsplit(url).path.strip("/"))
     if "/" in path:
-        before = f"/{path.rpartition('/')[0]}"
-        text = f"the path {before} before the database is not sent on; give the server's own host and port"
-        raise UserMistake(f"'{found.shown}': {text}: {target.form}")
+        raise unsent(found, f"/{path.rpartition('/')[0]} before the database")
     return replace(found, path=path)
+
+
+def unsent(found: HttpEndpoint, path: str) -> UserMistake:
+    """Return the error for an endpoint with a path that no request would have."""
+    text = f"the path {path} is not sent on; give the server's own host and port"
+    return UserMistake(f"'{found.shown}': {text}: {found.target.form}")
 
 
 class LineSchema(Schema):

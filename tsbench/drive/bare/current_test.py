@@ -212,9 +212,8 @@ class StandaloneTest:
         code = 130 if state == "interrupted" else 0 if state == "complete" and summary.passed else 1
         environment = self._environment
         environment.process_exit_code = max(environment.process_exit_code or 0, code)
-        self._last = f"result: {summary.headline}{lost}"
         self._ended = ended.directory.parent
-        self._last += f"; see: tsbench report {os.path.relpath(ended.directory.parent)}"
+        self._last = f"result: {summary.headline}{lost}; see: tsbench report {os.path.relpath(self._ended)}"
         if self.page is not None:
             self.page.reported(ended.directory.parent, summary)
         elif environment.runner is not None:  # without a page there is nothing left to do, with or without workers

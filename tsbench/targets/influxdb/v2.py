@@ -243,8 +243,7 @@ def parse(url: str, target: Target) -> HttpEndpoint:
     found = http.parse(url, target, HttpEndpoint)
     missing = [name for name in ("org", "bucket") if not found.options.get(name)]
     if found.path:
-        text = f"the path /{found.path} is not sent on; give the server's own host and port"
-        raise UserMistake(f"'{found.shown}': {text}: {target.form}")
+        raise http.unsent(found, f"/{found.path}")
     if missing or found.user:
         raise UserMistake(f"'{url.rpartition('@')[2]}' is not an InfluxDB 2 endpoint; write {target.form}")
     return found
