@@ -19,19 +19,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict
 
 from tsbench.model import Window
 from tsbench.targets import registry
+from tsbench.targets.base import Statement
 from tsbench.targets.influxdb.server import InfluxServer1
 from tsbench.workload.query_files import MS, Parser, made
 from tsbench.workload.world import World, WorldSpec
 
 POINTS = 1_000_000
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-WORLD = "--use-case cpu-only --scale 100 --end 2016-01-01T14:00:00Z"
+SCALE, END = 100, "2016-01-01T14:00:00Z"
+WORLD = f"--use-case cpu-only --scale {SCALE} --end {END}"
 PROGRAM = Path(sys.executable).with_name("tsbench")
 KINDS = ("single-groupby-1-1-1", "single-groupby-5-8-1", "double-groupby-5", "groupby-orderby-limit")
 
@@ -72,23 +75,24 @@ def compare(endpoint: str, directory: str) -> None:
 def files(endpoint: str, directory: str, target: str = "influxdb1", wanted: float = 0.9) -> None:
     """Print how fast TSBS's files are loaded, beside the same number of points of our own world of that name."""
     for use_case in ("cpu-only", "devops", "iot"):
-        for form in ("influx", "timescaledb"):
+        theirs_is_there = target == "postgres"
+        for form, name in (("influx", "data"), ("timescaledb", "theirs"))[: 1 + theirs_is_there]:
             words = f"--use-case {use_case} --format {form} --scale 100 --seed 123 --max-data-points {POINTS}"
-            program("tsbs_generate_data", f"{words} --timestamp-end 2016-01-03T00:00:00Z > data", directory)
-            ratios, peers = [], []
-            for _ in range(ROUNDS):
-                load = f"{PROGRAM} load {target} --endpoint '{endpoint}' --workers 2 --limit {POINTS}"
-                own = rate(f"{load} --use-case {use_case} --scale 100 --end 2016-01-03T00:00:00Z", directory)
-                time.sleep(1)
-                theirs = rate(f"{load} data", directory)
-                ratios.append(theirs / own)
-                time.sleep(1)
-                if target == "postgres" and form == "timescaledb":
-                    peers.append(theirs / loaders(endpoint, directory))
-            median = statistics.median(ratios)
-            print(f"{target} {use_case} {form}: {median:.2f} of our own world's rate (wanted: >= {wanted})", flush=True)
-            if peers:
-                print(f"{'':12} {statistics.median(peers):.2f} of TSBS's loader's rate (wanted: >= 1)", flush=True)
+            program("tsbs_generate_data", f"{words} --timestamp-end 2016-01-03T00:00:00Z > {name}", directory)
+        ratios, peers = [], []
+        for _ in range(ROUNDS):
+            load = f"{PROGRAM} load {target} --endpoint '{endpoint}' --workers 2 --limit {POINTS}"
+            own = rate(f"{load} --use-case {use_case} --scale 100 --end 2016-01-03T00:00:00Z", directory)
+            time.sleep(1)
+            of_file = rate(f"{load} data", directory)
+            ratios.append(of_file / own)
+            time.sleep(1)
+            if theirs_is_there:
+                peers.append(of_file / loaders(endpoint, directory))
+        median = statistics.median(ratios)
+        print(f"{target} {use_case}: {median:.2f} of our own world's rate (wanted: >= {wanted})", flush=True)
+        if peers:
+            print(f"{'':12} {statistics.median(peers):.2f} of TSBS's loader's rate (wanted: >= 1)", flush=True)
 
 
 def elsewhere(directory: str) -> None:
@@ -108,7 +112,7 @@ def loaders(endpoint: str, directory: str) -> float:
     place = conninfo_to_dict(endpoint)
     password = Path(str(place["passfile"])).read_text(encoding="utf-8").strip().rpartition(":")[2]
     words = (
-        f"--workers=2 --batch-size=10000 --file=data --use-hypertable=false --host={place['host']} "
+        f"--workers=2 --batch-size=10000 --file=theirs --use-hypertable=false --host={place['host']} "
         f"--port={place['port']} --user={place['user']} --pass={password} --reporting-period=0"
     )
     found = re.search(r"loaded (\d+) rows in ([\d.]+)sec", program("tsbs_load_timescaledb", words, directory))
@@ -120,11 +124,12 @@ def runners(endpoint: str, directory: str) -> None:
     """Print the latency and throughput of TSBS's runner and ours, asking the same queries for some seconds."""
     rate(f"{PROGRAM} load influxdb1 --endpoint {endpoint} --workers 2 {WORLD}", directory)
     host, _, database = endpoint.removeprefix("http://").rpartition("@")[2].partition("/")
+    schema = next(iter(registry.get("influxdb1").schemas.values()))
+    with closing(registry.get("influxdb1").connect(endpoint, schema)) as session:
+        session.run([Statement("ALTER RETENTION POLICY $policy ON $database DEFAULT")])
     for kind, count in (("single-groupby-1-1-1", 4_000), ("double-groupby-1", 100)):
-        world = WORLD.removeprefix("--use-case cpu-only ")
-        text(
-            f"{PROGRAM} queries {world} --type {kind} --count {count} --format tsbs-influx --out {kind}.gob", directory
-        )
+        words = f"--use-case devops --format influx --scale {SCALE} --seed 1 --timestamp-end {END} --queries {count}"
+        program("tsbs_generate_queries", f"{words} --query-type {kind} > {kind}.gob", directory)
         for workers in (1, 4):
             found = []
             for _ in range(ROUNDS):

@@ -358,10 +358,11 @@ def test_a_table_that_cannot_be_made_is_refused_before_the_old_one_is_dropped(
         (zstandard.ZstdCompressor().compress(b"time,host,usage\n2026-01-01,a,1.5\n"), "is a CSV file"),
         ("\ufefftime;ger\u00e4t;v\r\n2026-01-01;a;1,5\r\n".encode(), "is a CSV file"),
         (b"time\thost\tusage\n2026-01-01\ta\t1.5\n", "is a CSV file"),
+        (b"tags,host string\ncpu,v\n\ntags,host=a\ncpu,1,2\n", "is in a format of TSBS's that is not read"),
         (b"PAR1\x15\x04\x15\xff\n\x1b[31m", "is a Parquet file"),
         (b'[{"time": 1}]\n', "is a JSON file"),
     ],
-    ids=["csv", "csv.gz", "csv.zst", "excel", "tabs", "parquet", "json"],
+    ids=["csv", "csv.gz", "csv.zst", "excel", "tabs", "tsbs", "parquet", "json"],
 )
 def test_a_file_in_a_format_that_is_not_read_is_named_before_the_database_is_touched(
     content: bytes, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,4 +1,4 @@
-"""TSBS's files of queries: asked of the databases that they are for, and written for its own runner."""
+"""TSBS's files of queries are asked of the databases that they are for, and damaged ones are named."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import os
 import re
 import shutil
 import subprocess
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.cli.support import complaint, says
 from tests.cli.test_load import TARGETS, loaded, place
-from tests.cli.test_query_files import KINDS, WORLD
-from tests.encode.test_gob import FILES
+from tests.cli.test_query_files import WORLD
 from tsbench.cli.main import main
-from tsbench.encode import gob
 from tsbench.results.rundir import find_runs
 from tsbench.results.summary import Summary
-from tsbench.run.asking import read_queries
+from tsbench.run import peer_queries
 from tsbench.targets.base import Statement
 from tsbench.targets.registry import get
 
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 __all__ = ["place"]
 
 SERVED = TARGETS[2:4]
-FORMS = {"postgres": "tsbs-timescaledb", "influxdb1": "tsbs-influx"}
+DATA = Path(__file__).parent / "data"
+"""Three queries of `tsbs_generate_queries --use-case=cpu-only --query-type=single-groupby-1-1-1 --scale=8 --seed=3`."""
+FILES = {"influxdb1": DATA / "tsbs-queries.influx", "postgres": DATA / "tsbs-queries.timescaledb"}
+PRODUCTS = {"postgres": "TimescaleDB", "influxdb1": "Influx"}
 RUNNERS = {"postgres": "tsbs_run_queries_timescaledb", "influxdb1": "tsbs_run_queries_influx"}
 
 
@@ -42,13 +45,8 @@ def runner(target: str) -> str | None:
     return shutil.which(RUNNERS[target], path=os.environ.get("TSBS_BIN"))
 
 
-RUNNABLE = [one for one, target in zip(SERVED, FORMS, strict=True) if runner(target)]
+RUNNABLE = [one for one, target in zip(SERVED, RUNNERS, strict=True) if runner(target)]
 ON_POSTGRES = [pytest.param(program, marks=pytest.mark.postgres) for program in [runner("postgres")] if program]
-
-
-def written(path: Path, form: str, *words: str) -> Path:
-    assert main(["queries", *WORLD, "--format", form, "--out", str(path), *words]) == 0
-    return path
 
 
 @pytest.mark.parametrize("place", SERVED, indirect=True)
@@ -60,48 +58,12 @@ def test_their_queries_are_asked_and_reported_under_their_labels(
     capsys.readouterr()
     words = ("--endpoint", endpoint, "--out", str(tmp_path / "asked"), "--burn-in", "1")
     assert main(["query", target, str(FILES[target]), *words]) == 0
-    label = f"{get(target).peer_queries.product}_1_cpu_metric_s_random_1_hosts_random_1h0m0s_by_1m"  # type: ignore[union-attr]
+    label = f"{PRODUCTS[target]}_1_cpu_metric_s_random_1_hosts_random_1h0m0s_by_1m"
     assert f"{label} : min: " in capsys.readouterr().out
     (run,) = find_runs(next((tmp_path / "asked").iterdir()))
     summary = Summary.read(run)
     assert summary.measured is not None
     assert {name: (op.count, op.ok) for name, op in summary.measured.ops.items()} == {label: (2, 2)}
-
-
-@pytest.mark.parametrize("place", SERVED, indirect=True)
-def test_what_is_written_for_their_runner_is_the_same_question(
-    place: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target, endpoint = place
-    assert loaded(tmp_path, target, "--use-case", "cpu-only", *WORLD, "--endpoint", endpoint)[0] == 0
-    types = [word for kind in KINDS for word in ("--type", kind)]
-    theirs = written(tmp_path / "q.gob", FORMS[target], "--count", str(len(KINDS)), *types)
-    assert main(["queries", *WORLD, "--out", str(tmp_path / "q"), "--count", str(len(KINDS)), *types]) == 0
-    blocks = iter([(tmp_path / "q").read_bytes()])
-    *_, own = read_queries("q", blocks)
-    of, schema = get(target).peer_queries, next(iter(get(target).schemas.values()))
-    assert of is not None
-    found = [fields for _, fields in gob.structs(iter([theirs.read_bytes()]))]
-    with closing(get(target).connect(endpoint, schema)) as session:
-        for asked, fields in zip(own, found, strict=True):
-            rows = session.query(schema.compile(asked.query), asked.query.columns).records
-            answered = session.ask(str(fields[of.text], "utf-8")).records  # type: ignore[arg-type]
-            assert len(answered) == len(rows), asked.kind
-            if target == "postgres":
-                assert list(answered) == list(rows), asked.kind
-
-
-@pytest.mark.parametrize("place", RUNNABLE, indirect=True)  # none without TSBS's programs, whatever is required
-def test_their_runner_takes_what_is_written_for_it(place: tuple[str, str], tmp_path: Path) -> None:
-    target, endpoint = place
-    program = runner(target)
-    assert program is not None
-    assert loaded(tmp_path, target, "--use-case", "cpu-only", *WORLD, "--endpoint", endpoint)[0] == 0
-    types = [word for kind in KINDS for word in ("--type", kind)]
-    file = written(tmp_path / "q.gob", FORMS[target], "--count", "20", *types)
-    command = [program, "--file", str(file), *runner_words(target, endpoint)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert "Run complete after 20 queries" in ended.stdout, ended.stderr
 
 
 def runner_words(target: str, endpoint: str) -> list[str]:
@@ -178,8 +140,8 @@ def test_all_types_of_theirs_run_on_their_data_and_both_runners_print_the_same_a
         assert "Run complete after 3 queries" in ended.stdout, ended.stderr
         printed = printed_rows(ended.stdout)
         with closing(get(target).connect(endpoint, schema)) as session:
-            for _, fields in gob.structs(iter([file.read_bytes()])):
-                text = str(fields[of.text], "utf-8")  # type: ignore[arg-type]
+            for _, fields in peer_queries.structs(iter([file.read_bytes()])):
+                text = fields[of.text].decode()
                 answer = session.ask(text)
                 answered |= {kind} if answer.records else set()
                 found = [sorted(map(plain, row)) for row in answer.records]
@@ -270,30 +232,58 @@ def test_files_of_another_database_and_damaged_ones_are_named(
     says(complaint(capsys.readouterr().err), "sqlite takes no text of other programs (these do: postgres, ")
 
 
-def test_formats_and_kinds_that_are_not_there_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = ("--out", str(tmp_path / "q"))
-    assert main(["queries", "--type", "lastpoint", "--format", "tsbs", *out]) == 2
-    says(complaint(capsys.readouterr().err), "--format tsbs: there are tsbench, tsbs-timescaledb, tsbs-influx")
-    words = ["--use-case", "iot", "--scale", "4", "--type", "high-load", "--format", "tsbs-influx"]
-    assert main(["queries", *words, *out]) == 2
-    says(complaint(capsys.readouterr().err), "--type high-load: InfluxDB 1.x cannot be asked: ")
-    assert not (tmp_path / "q").exists()
-
-
 @pytest.mark.postgres
 def test_a_query_that_the_database_refuses_is_a_failed_op(
     postgres_endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    of = get("postgres").peer_queries
-    assert of is not None
+    content = FILES["postgres"].read_bytes()
+    texts = [fields["SqlQuery"] for _, fields in peer_queries.structs(iter([content]))]
+    for text, other in zip(texts, (b"SELECT 1", b"SELECT nothing", b"SELECT 2"), strict=True):
+        content = content.replace(text, other.ljust(len(text)))
     file = tmp_path / "q.gob"
-    rows = [(b"good", b"", b"", b"SELECT 1"), (b"bad", b"", b"", b"SELECT nothing"), (b"good", b"", b"", b"SELECT 2")]
-    file.write_bytes(gob.head(of.struct, of.fields) + b"".join(map(gob.message, rows)))
+    file.write_bytes(content)
     assert main(["query", "postgres", str(file), "--endpoint", postgres_endpoint, "--out", str(tmp_path / "r")]) == 1
     assert '1 queries failed: PostgreSQL: column "nothing" does not exist' in capsys.readouterr().out
     (path,) = (tmp_path / "r").glob("*/summary.json")
     (cell,) = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    assert {name: (op["ok"], op["failed"]) for name, op in cell["measured"]["ops"].items()} == {
-        "good": (2, 0),
-        "bad": (0, 1),
-    }
+    assert [(op["ok"], op["failed"]) for op in cell["measured"]["ops"].values()] == [(2, 1)]
+
+
+HEAD = FILES["postgres"].read_bytes()[: 1 + FILES["postgres"].read_bytes()[0]]
+"""The definition of a struct with four fields of bytes."""
+
+
+@given(st.data())
+def test_a_damaged_file_is_refused_or_read(data: st.DataObject) -> None:
+    content = bytearray(FILES["postgres"].read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(content) - 1))
+        content[place : place + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=4))
+    with suppress(ValueError):
+        for _, fields in peer_queries.structs(iter([bytes(content)])):
+            assert all(isinstance(value, bytes) for value in fields.values())
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_a_stream_is_read_in_blocks_of_any_size(size: int) -> None:
+    content = FILES["postgres"].read_bytes()
+    blocks = (content[start : start + size] for start in range(0, len(content), size))
+    texts = [fields["SqlQuery"] for _, fields in peer_queries.structs(blocks)]
+    assert [text in content and text.startswith(b"SELECT to_timestamp") for text in texts] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"\xf8\xff\xff\xff\xff\xff\xff\xff\xff", "a message of 18,446,744,073,709,551,615 bytes"),
+        (b"\x05\x81", "cut"),
+        (b"\x04\x7e\x01\x01x", "which nothing before it defines"),
+        (HEAD.replace(b"\x01\x0a\x00", b"\x01\x7e\x00", 1), "neither bytes nor text nor a number"),
+        (HEAD + b"\x05\xff\x80\x01\x7f\x00", "behind the end"),
+        (HEAD + b"\x05\xff\x80\x09\x01\x00", "a field that its type does not have"),
+        (HEAD[:-3], "cut"),
+    ],
+)
+def test_a_hostile_stream_is_named(content: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        list(peer_queries.structs(iter([content])))

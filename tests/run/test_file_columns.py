@@ -10,10 +10,9 @@ import pytest
 
 from tsbench.errors import Broken
 from tsbench.model import WriteMode
-from tsbench.run import peer_files
-from tsbench.run.file_columns import Points, outline
+from tsbench.run import file_columns
+from tsbench.run.file_columns import Points, outline, points_of
 from tsbench.run.loading import FileSource
-from tsbench.run.peer_files import point_lines
 from tsbench.run.point_files import Lines
 from tsbench.targets import registry
 
@@ -47,7 +46,7 @@ ODD_INTEGERS = ("", "1", "1.5i", "i", "99999999999999999999i", "1ii", "-i", "1,2
 def stored(text: bytes, count: int) -> tuple[list[Any], str]:
     """Return all points with measurement, series, time and fields in the order they are stored, and the complaint."""
     found: list[Any] = []
-    lines = point_lines(iter([text]), count, columns=True)
+    lines = points_of(iter([text]), count, columns=True)
     source = FileSource(lines, SCHEMA, WriteMode.BULK, 250, lambda *_: None)
     series: list[tuple[str, ...]] = []
     try:
@@ -67,10 +66,9 @@ def both_ways(text: bytes, monkeypatch: pytest.MonkeyPatch, count: int = 1_000) 
     """Assert that both ways store the same and say the same; return what they say."""
     by_columns = stored(text, count)
     if not by_columns[1]:
-        assert all(isinstance(one, Points) for one in point_lines(iter([text]), count, columns=True))
+        assert all(isinstance(one, Points) for one in points_of(iter([text]), count, columns=True))
     with monkeypatch.context() as patched:
-        patched.setattr(peer_files, "of_lines", lambda _: None)
-        patched.setattr(peer_files._File, "by_columns", lambda *_: None)
+        patched.setattr(file_columns, "of_lines", lambda _: None)
         by_lines = stored(text, count)
     assert by_columns[1] == by_lines[1]
     # Within a block, points of one measurement with the same fields come together; their order among others is free.
@@ -85,13 +83,7 @@ def protocol(cells: list[list[str]], names: tuple[str, ...] = ("a", "b", "mean1"
     return "".join(line(i, row) for i, row in enumerate(cells)).encode()
 
 
-def pairs(cells: list[list[str]]) -> bytes:
-    lines = "".join(f"tags,host=h{i % 7},os=\ncpu,{10**18 + i},{','.join(row)}\n" for i, row in enumerate(cells))
-    return f"tags,host string,os string\ncpu,a,b,mean1\n\n{lines}".encode()
-
-
-@pytest.mark.parametrize("form", [protocol, pairs])
-def test_numbers_are_rounded_as_python_rounds_them(form, monkeypatch):
+def test_numbers_are_rounded_as_python_rounds_them(monkeypatch):
     drawn = random.Random(7)
 
     def number() -> str:
@@ -99,45 +91,19 @@ def test_numbers_are_rounded_as_python_rounds_them(form, monkeypatch):
         return drawn.choice([*NUMBERS, *map(repr, others)])
 
     cells = [[number() for _ in range(3)] for _ in range(3_000)]
-    assert both_ways(form(cells), monkeypatch) == ""
-    points, _ = stored(form(cells), 1_000)
+    assert both_ways(protocol(cells), monkeypatch) == ""
+    points, _ = stored(protocol(cells), 1_000)
     assert sorted(points, key=lambda one: one[2])[17][3] == dict(
         zip(("a", "b", "mean1"), map(repr, map(float, cells[17])), strict=True)
     )
 
 
 @pytest.mark.parametrize("odd", ODD)
-@pytest.mark.parametrize("form", [protocol, pairs])
-def test_what_is_no_number_is_complained_of_alike(form, odd, monkeypatch):
+def test_what_is_no_number_is_complained_of_alike(odd, monkeypatch):
     cells = [["1.5", "2", "3"] for _ in range(900)]
     cells[700][1] = odd
-    said = both_ways(form(cells), monkeypatch)
-    assert bool(said) is not ((odd == "" and form is pairs) or odd == "1_0")
-
-
-def test_pairs_are_written_as_the_same_lines_by_columns_and_one_by_one(monkeypatch):
-    drawn = random.Random(11)
-    cells = [[drawn.choice(("", "1.5", "123456789012345678", "-3e2")) for _ in range(2)] + ["7"] for _ in range(900)]
-    text = pairs(cells).replace(b"\ncpu,a", b"\nm,f\ncpu,a", 1) + b"tags,host=h 8\nm,5,1\n"
-
-    def written() -> list[tuple[bytes, int, int]]:
-        found = point_lines(iter([text]), 250)
-        return [(one.data, one.count, one.first) for one in found if isinstance(one, Lines)]
-
-    by_columns = written()
-    monkeypatch.setattr(peer_files._File, "rewritten", peer_files._File.as_lines)
-    assert by_columns == written()
-    assert by_columns[0][0].startswith(b"cpu,host=h0 ")
-
-
-def test_a_pair_without_a_field_is_named_in_line_protocol_too():
-    text = pairs([["1", "2", "3"]] * 200 + [["", "", ""]] + [["1", "2", "3"]] * 20)
-    lines = point_lines(iter([text]), 1_000)
-    good = next(lines)
-    assert isinstance(good, Lines)
-    assert good.count == 200
-    with pytest.raises(Broken, match="line 405 is no line of points: it has no field"):
-        next(lines)
+    said = both_ways(protocol(cells), monkeypatch)
+    assert bool(said) is (odd != "1_0")
 
 
 @pytest.mark.parametrize("odd", ODD_INTEGERS)
@@ -146,13 +112,6 @@ def test_integers_are_checked_alike(odd, monkeypatch):
     assert both_ways(protocol(cells), monkeypatch) == ""
     cells[700][1] = odd
     assert both_ways(protocol(cells), monkeypatch)
-
-
-def test_points_without_some_fields_are_divided_alike(monkeypatch):
-    drawn = random.Random(3)
-    cells = [[drawn.choice(("", "1.5", "2", "-3e2")) for _ in range(2)] + ["7"] for _ in range(3_000)]
-    assert both_ways(pairs(cells), monkeypatch) == ""
-    assert "it has no field" in both_ways(pairs([*cells, ["", "", ""]]), monkeypatch)
 
 
 def test_lines_without_some_fields_are_read_alike(monkeypatch):
@@ -169,7 +128,7 @@ def test_lines_without_some_fields_are_read_alike(monkeypatch):
 
 def pieces(text: bytes, target: str) -> list[Batch]:
     schema = next(iter(registry.get(target).schemas.values()))
-    source = FileSource(point_lines(iter([text]), 1_000, columns=True), schema, WriteMode.BULK, 400, lambda *_: None)
+    source = FileSource(points_of(iter([text]), 1_000, columns=True), schema, WriteMode.BULK, 400, lambda *_: None)
     return [piece.encode.args[0] for piece in source]  # type: ignore[attr-defined]
 
 
@@ -241,28 +200,6 @@ def test_a_line_with_other_names_is_not_taken_for_the_first_ones(change, monkeyp
     both_ways(swapped, monkeypatch)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        b"cpu,5\n",
-        b"tags,host=x\ntags,host=x\n",
-        b"mem,5,1,2,3\n",
-        b"tags,host=x\ncpu,x,1,2,3\n",
-        b"tags,host=x\ncpu,99999999999999999999,1,2,3\n",
-        b"tags,host=x\ncpu,5,1,2\n",
-    ],
-)
-def test_a_damaged_pair_is_named_alike(damage, monkeypatch):
-    text = pairs([["1", "2", "3"]] * 800)
-    assert both_ways(text + damage + text.partition(b"\n\n")[2], monkeypatch)
-
-
 def test_a_time_that_is_no_number_is_named(monkeypatch):
     text = protocol([["1", "2", "3"]] * 800).replace(b" 1000000000000000700\n", b" soon\n")
     assert "line 701 is no line of points: its time is not a number" in both_ways(text, monkeypatch)
-
-
-def test_a_tag_that_is_to_be_a_number_and_is_none_is_named_alike(monkeypatch):
-    text = pairs([["1", "2", "3"]] * 800).replace(b"host string", b"host float32").replace(b"=h", b"=")
-    assert both_ways(text, monkeypatch) == ""
-    assert "is to be a number" in both_ways(text + b"tags,host=x\ncpu,5,1,2,3\n", monkeypatch)

@@ -15,9 +15,8 @@ from tsbench.encode import FORMAT_NAMES
 from tsbench.errors import UserMistake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from tsbench.model import Window
     from tsbench.workload.world import World, WorldSpec
 
 T = TypeVar("T")
@@ -151,9 +150,6 @@ def queries(
     show: Annotated[str | None, typer.Option(metavar="TARGET", help="Print what the first queries compile to.")] = None,
     out: Annotated[str, typer.Option(help="File to write; - is standard output; .zst compresses.")] = "-",
     force: Force = False,
-    file_format: Annotated[
-        str, typer.Option("--format", help="tsbench; or as text for TSBS's runner (docs/coming-from-tsbs.md).")
-    ] = "tsbench",
 ) -> None:
     """Write queries into a file that serves every database, or show what they compile to."""
     from tsbench.model import Window
@@ -178,37 +174,10 @@ def queries(
     if show is not None:
         _show(show, world, [next(lines) for _ in range(min(count, len(kind)))])
         return
-    if file_format != "tsbench":
-        lines = _for_runner(file_format, kind, count, world, loaded, seed if query_seed is None else query_seed)
     with output(out, force=force) as file:
-        if file_format == "tsbench":
-            file.write(head_line(keys, window_ns))
+        file.write(head_line(keys, window_ns))
         for line in lines:
             file.write(line)
-
-
-def _for_runner(
-    file_format: str, kinds: Sequence[str], count: int, world: World, loaded: Window, seed: int
-) -> Iterator[bytes]:
-    """Return the parts of a file for TSBS's runner; refuse kinds that its database cannot be asked."""
-    from tsbench.run import peer_queries
-    from tsbench.targets.base import Unsupported
-    from tsbench.targets.registry import TARGETS
-    from tsbench.workload.queries import make
-
-    able = [(one, one.peer_queries) for one in TARGETS.values() if one.peer_queries is not None]
-    found = next(((one, of) for one, of in able if of.form == file_format), None)
-    if found is None:
-        known = ", ".join(dict.fromkeys(of.form for _, of in able))
-        raise UserMistake(f"--format {file_format}: there are tsbench, {known}")
-    target, of = found
-    schema = next(iter(target.schemas.values()))
-    for kind in kinds:
-        try:
-            schema.compile(make(kind, world, loaded, seed, 0))
-        except Unsupported as why:
-            raise UserMistake(f"--type {kind}: {target.label} cannot be asked: {why}") from None
-    return peer_queries.written(of, schema, kinds, count, world, loaded, seed)
 
 
 def _show(name: str, world: World, lines: Sequence[bytes]) -> None:

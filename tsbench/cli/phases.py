@@ -37,7 +37,7 @@ def load(
     context: typer.Context,
     target: Target,
     file: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="Line protocol or TSBS's own, also .gz, .zst; - is stdin.")
+        str | None, typer.Argument(metavar="[FILE]", help="Line protocol, also .gz, .zst; - is stdin.")
     ] = None,
     endpoint: Endpoint = None,
     schema: Schema = None,

@@ -14,7 +14,7 @@ import numpy as np
 
 from tsbench.model import Field, Kind
 from tsbench.run.file_letters import EXACT, Letters, Odd
-from tsbench.run.point_files import Lines, unescaped
+from tsbench.run.point_files import Lines, read_lines, unescaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,13 +48,12 @@ class Points:
     """Points that were read by columns.
 
     `heads` are the different measurements and tags as line protocol has them, and `head_of` is each point's index among
-    them. Tags named in `numbers` are numbers. `as_lines` returns the same points as lines, of which each can be named.
+    them. `as_lines` returns the same points as lines, of which each can be named.
     """
 
     heads: Sequence[bytes]
     head_of: Places
     tables: Sequence[Table]
-    numbers: frozenset[str]
     as_lines: Callable[[], Lines]
 
 
@@ -94,6 +93,20 @@ class _Fields:
             if not len(rows):
                 return
         raise Odd
+
+
+def points_of(
+    blocks: Iterator[bytes], count: int, limit: int | None = None, *, columns: bool = False
+) -> Iterator[Lines | Points]:
+    """Yield the points of line protocol, `count` lines at a time: by `columns` if that is wanted and they can.
+
+    Raises
+    ------
+    Broken
+        As `read_lines`.
+    """
+    for lines in read_lines(blocks, count, limit):
+        yield (of_lines(lines) if columns else None) or lines
 
 
 def of_lines(lines: Lines) -> Points | None:
@@ -178,7 +191,7 @@ def _points(lines: Lines) -> Points:
     for name, number in number_of.items():
         rows = np.flatnonzero(numbers == number)
         tables.append(Table(unescaped(name), rows, times[rows], *_merged(rows, fields)))
-    return Points(heads, head_of, tables, lines.numbers, lambda: lines)
+    return Points(heads, head_of, tables, lambda: lines)
 
 
 def _merged(rows: Places, fields: _Fields) -> tuple[list[Field], Columns]:

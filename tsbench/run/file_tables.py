@@ -54,8 +54,6 @@ class Tables:
 
     def __init__(self, nulls: frozenset[Kind]) -> None:
         self.shared: tuple[str, ...] = ()
-        self.numbers: frozenset[str] = frozenset()
-        """Tags whose values are numbers."""
         self.series: dict[tuple[str, ...], int] = {}
         self._of_head: dict[bytes, tuple[str, int]] = {}
         self._known: dict[str, _Known] = {}
@@ -69,8 +67,7 @@ class Tables:
     def tags(self, first: int = 0) -> dict[str, Codes]:
         """Return the shared tags of the series from number `first` on."""
         rows = list(self.series)[first:]
-        columns = {tag: _codes([row[i] for row in rows]) for i, tag in enumerate(self.shared)}
-        return {tag: replace(codes, is_number=tag in self.numbers) for tag, codes in columns.items()}
+        return {tag: _codes([row[i] for row in rows]) for i, tag in enumerate(self.shared)}
 
     def batches(self, points: Lines | Points) -> list[Batch]:
         """Return points by measurement, and by the fields that they have where others must not lack them.
@@ -83,7 +80,6 @@ class Tables:
         if isinstance(points, Lines):
             points = self._by_lines(points)
         else:
-            self.numbers |= points.numbers
             self._note_heads(points.heads, points.head_of)
             for table in points.tables:
                 kinds = self._kinds(table.name)
@@ -101,7 +97,6 @@ class Tables:
         heads, texts, times = parts[0::3], parts[1::3], parts[2::3]
         if not plain and (odd := next((i for i, text in enumerate(texts) if b'"' in text), None)) is not None:
             raise Refused(odd, "a table holds numbers, not texts: leave the field out, or make it a tag")
-        self.numbers |= lines.numbers
         numbers = {head: number for number, head in enumerate(dict.fromkeys(heads))}
         head_of = np.array([*map(numbers.__getitem__, heads)])
         self._note_heads([*numbers], head_of)
@@ -115,7 +110,7 @@ class Tables:
                 self._note_fields(name, fields, group[0])
                 columns = _parsed([texts[i] for i in group], self._kinds(name), group)
                 tables.append(Table(name, np.array(group), _times([times[i] for i in group], group), fields, columns))
-        return Points([*numbers], head_of, tables, lines.numbers, lambda: lines)
+        return Points([*numbers], head_of, tables, lambda: lines)
 
     def _note_heads(self, heads: Sequence[bytes], head_of: NDArray[np.int64]) -> None:
         """Add the measurements, tags and series of lines by their different first parts."""
@@ -127,8 +122,6 @@ class Tables:
         for head, (_, tags) in new.items():
             if "" in tags:
                 raise refused(head, "its measurement and tags are not `name,tag=text,...`")
-            if odd := next((tag for tag in self.numbers & tags.keys() if not _is_number(tags[tag])), None):
-                raise refused(head, f"the tag '{odd}' is to be a number, and '{tags[odd]}' is none")
         if new and not self._known:
             first = next(iter(new.values()))[0]
             self.shared = _names(tags for name, tags in new.values() if name == first)
@@ -255,13 +248,6 @@ def _parsed_head(head: bytes) -> tuple[str, dict[str, str]]:
 def _names(of: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
     """Return the names of all tags, in the order of the points that have the most of them."""
     return tuple(dict.fromkeys(tag for tags in sorted(of, key=len, reverse=True) for tag in tags))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
 
 
 def _codes(texts: Sequence[str]) -> Codes:

@@ -22,11 +22,10 @@ from tsbench.run.bulk_load import (
     mixed_batches,
     store,
 )
-from tsbench.run.file_columns import Points, outline
+from tsbench.run.file_columns import Points, outline, points_of
 from tsbench.run.file_letters import Odd
 from tsbench.run.file_tables import Refused, Tables
 from tsbench.run.lifecycle import first_session, naming_death, real_parts, run_steps
-from tsbench.run.peer_files import point_lines
 from tsbench.run.point_files import LINE, Lines, good_part, matched, not_a_line, opened, unescaped
 from tsbench.run.preparation import create, expect_plausible
 from tsbench.scenario.spec import FileSpec, RunSpec
@@ -123,8 +122,8 @@ class _Steps:
         made = _Tables(spec, run, session, parts, limits)
         with opened(spec.file.name) as blocks:
             batch, columns = spec.load.batch, not parts.schema.takes_lines
-            lines = point_lines(blocks, _block(batch) if columns else batch, self.limit, columns=columns)
-            source = FileSource(lines, parts.schema, spec.load.mode, batch, made.create)
+            points = points_of(blocks, _block(batch) if columns else batch, self.limit, columns=columns)
+            source = FileSource(points, parts.schema, spec.load.mode, batch, made.create)
             if parts.schema.takes_lines:
                 made.create_empty()
             source.begin()

@@ -103,9 +103,11 @@ def expect_points(path: str) -> None:
     formats = {
         "a Parquet file": head.startswith(b"PAR1"),
         "a JSON file": head.lstrip()[:1] in {b"{", b"["},
-        # Lines of points have `=`; TSBS's own format begins with the names of tags.
-        "a CSV file": b"=" not in line and not line.startswith(b"tags,") and _is_separated(line),
+        "a CSV file": b"=" not in line and _is_separated(line),  # lines of points have `=`
     }
+    if line.startswith(b"tags,") and b"=" not in line:
+        cure = "write it as line protocol (docs/coming-from-tsbs.md)"
+        raise UserMistake(f"'{path}' is in a format of TSBS's that is not read; {cure}")
     for name, is_it in formats.items():
         if is_it:
             cure = "write it as line protocol first (measurement,tag=text field=1 1451606400000000000)"
@@ -162,16 +164,11 @@ def _decompressed(read: Callable[[], bytes], name: str) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lines:
-    """Some whole lines, each with its line feed, and the number of the first one (from 1) in the file.
-
-    Each stands for `step` lines of the file, whose tags `numbers` are numbers.
-    """
+    """Some whole lines, each with its line feed, and the number of the first one (from 1) in the file."""
 
     data: bytes
     count: int
     first: int
-    step: int = 1
-    numbers: frozenset[str] = frozenset()
 
     def split(self) -> list[bytes]:
         """Return the lines without line feeds."""
@@ -179,9 +176,7 @@ class Lines:
 
     def until(self, index: int) -> Lines:
         """Return the first `index` lines."""
-        return Lines(
-            b"".join(line + b"\n" for line in self.split()[:index]), index, self.first, self.step, self.numbers
-        )
+        return Lines(b"".join(line + b"\n" for line in self.split()[:index]), index, self.first)
 
 
 def read_lines(blocks: Iterator[bytes], count: int, limit: int | None = None) -> Iterator[Lines]:
@@ -244,7 +239,7 @@ def why_no_line(line: bytes) -> str:
 def not_a_line(lines: Lines, index: int, why: str) -> Broken:
     """Return the error for line `index` of some lines."""
     text = shortened(printable(lines.split()[index].decode(errors="replace")), 80)
-    where = f"line {lines.first + index * lines.step:,} is no line of points"
+    where = f"line {lines.first + index:,} is no line of points"
     return Broken(f"{where}: {why}: '{text}'; all lines before it are stored")
 
 
@@ -261,7 +256,7 @@ def good_part(lines: Lines) -> tuple[Lines, Broken | None]:
 
 
 def _joined(kept: Sequence[bytes], of: Lines) -> Lines:
-    return Lines(b"".join(line + b"\n" for line in kept), len(kept), of.first, of.step)
+    return Lines(b"".join(line + b"\n" for line in kept), len(kept), of.first)
 
 
 def matched(lines: Lines) -> list[bytes]:

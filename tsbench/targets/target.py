@@ -89,20 +89,15 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class PeerQueries:
-    """How a file of TSBS's holds queries for a database: the struct of each, and where its text is.
+    """How a file of TSBS's holds queries for a database.
 
-    `form` names the format, `product` begins the labels of TSBS's own, `path` is how the paths begin that are asked
-    for, where the struct has paths. `written` is the place of the function that returns a query's fields from its
-    label, its measurement and its compiled statement, `functions` that of the statements that make what TSBS's texts
+    `struct` is the name of their type and `text` that of its field with the query; `path` is how the paths begin that
+    are asked for, where the struct has paths. `functions` is the place of the statements that make what TSBS's texts
     call and the database lacks.
     """
 
-    form: str
-    product: str
     struct: str
-    fields: Mapping[str, int]
     text: str
-    written: str
     path: str = ""
     functions: str = ""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
 
 from tsbench.model import Above, Analysis, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored
 from tsbench.targets.base import Unsupported
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tsbench.model import Measurement
-    from tsbench.targets.base import Statement
 
 
 _NO_NUMBERS = ("string", "boolean")
@@ -32,12 +30,6 @@ def quoted(name: str) -> str:
 def text_literal(value: str) -> str:
     """Return a text as a literal."""
     return "'" + _escaped(value).replace("'", "\\'") + "'"
-
-
-def peer_fields(measurement: str, statement: Statement) -> dict[str, bytes]:
-    """Return the fields of a query in TSBS's file; its runner adds the database to the path."""
-    path = urlencode({"rp": "tsbench", "q": statement.text})
-    return {"Method": b"POST", "Path": b"/query?" + path.encode(), "RawQuery": statement.text.encode()}
 
 
 def compile_query(query: Query) -> str:

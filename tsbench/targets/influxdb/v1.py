@@ -17,7 +17,6 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from tsbench.encode.gob import BYTES, INT
 from tsbench.model import OTHERS, Count, Latest, OpError, Outcome, Rows
 from tsbench.net.http import Request
 from tsbench.targets import http
@@ -314,16 +313,7 @@ TARGET = http_api.influxdb_target(
     opener="tsbench.targets.influxdb.cluster:connect",
     server="tsbench.targets.influxdb.server:InfluxServer1",
     cluster="tsbench.targets.influxdb.server:InfluxCluster1",
-    peer_queries=PeerQueries(
-        "tsbs-influx",
-        "Influx",
-        "HTTP",
-        dict.fromkeys(("HumanLabel", "HumanDescription", "Method", "Path", "Body", "RawQuery"), BYTES)
-        | dict.fromkeys(("StartTimestamp", "EndTimestamp"), INT),
-        text="RawQuery",
-        written="tsbench.targets.influxdb.influxql:peer_fields",
-        path="/query?",
-    ),
+    peer_queries=PeerQueries("HTTP", text="RawQuery", path="/query?"),
     requirements=tuple(
         Requirement(f"InfluxDB {version} (influxdb1)", programs=(f"influxd-{version}",)) for version in ("1.6", "1.8")
     ),

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsbench.encode.gob import BYTES
 from tsbench.targets.postgres.schemas import BRIN, BTREE, COMPRESSED, HYPERTABLE
 from tsbench.targets.target import Driver, Option, PeerQueries, Requirement, Target
 
-PEER_QUERIES = PeerQueries(
-    "tsbs-timescaledb",
-    "TimescaleDB",
-    "TimescaleDB",
-    dict.fromkeys(("HumanLabel", "HumanDescription", "Hypertable", "SqlQuery"), BYTES),
-    text="SqlQuery",
-    written="tsbench.targets.postgres.schemas:peer_fields",
-    functions="tsbench.targets.postgres.schemas:FUNCTIONS",
-)
+PEER_QUERIES = PeerQueries("TimescaleDB", text="SqlQuery", functions="tsbench.targets.postgres.schemas:FUNCTIONS")
 TARGET = Target(
     name="postgres",
     product="PostgreSQL",

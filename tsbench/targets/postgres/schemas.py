@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,6 +26,7 @@ from tsbench.targets.sql import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from tsbench.model import Batch, Codes, Latest, Measurement, Query
     from tsbench.targets.base import Command
@@ -262,21 +261,6 @@ def _copy(m: Measurement) -> str:
 
 def _mark(number: int) -> str:
     return f"${number}"
-
-
-def peer_fields(measurement: str, statement: Statement) -> dict[str, bytes]:
-    """Return the fields of a query in TSBS's file: its text, with literals in place of parameters."""
-
-    def literal(found: re.Match[str]) -> str:
-        value = statement.params[int(found[1]) - 1]
-        if isinstance(value, list):
-            return f"ARRAY[{', '.join(map(_literal, value))}]"
-        if isinstance(value, str | datetime):
-            return _literal(str(value)) + "::timestamptz" * isinstance(value, datetime)
-        return repr(value)
-
-    text = re.sub(r"\$(\d+)", literal, statement.text)
-    return {"Hypertable": measurement.encode(), "SqlQuery": text.encode()}
 
 
 TIME_BUCKET = f"{NAMESPACE}.time_bucket(interval, timestamptz)"
