@@ -88,11 +88,6 @@ CASES = {
     "VictoriaMetrics, two copies": Case("victoriametrics", 3, 2, 2),
     "VictoriaMetrics, two copies, node comes back": Case("victoriametrics", 3, 2, 2, comes_back=True, quick=True),
     "VictoriaMetrics, one copy": Case("victoriametrics", 2, 1, 2, comes_back=True, loses=True),
-    "InfluxDB 1.x, the client makes two copies": Case("influxdb1", 3, 2, 2),
-    "InfluxDB 1.x, the client makes two copies, node comes back": Case(
-        "influxdb1", 3, 2, 2, comes_back=True, quick=True
-    ),
-    "InfluxDB 1.x, one copy, node comes back": Case("influxdb1", 2, 1, 2, comes_back=True),
     "PostgreSQL, a standby has it on disk": Case("postgres", 3, 2, 1, _POSTGRES),
     "PostgreSQL, two standbys have applied it, primary comes back": Case(
         "postgres",

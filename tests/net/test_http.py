@@ -565,25 +565,6 @@ with Loopback(lambda peer, asked: None) as server:
     assert done.returncode == 0, done.stderr
 
 
-# --- several requests at one time -------------------------------------------------------------------------------------
-
-
-def test_requests_over_several_connections_are_under_way_together() -> None:
-    arrived = threading.Barrier(2, timeout=20)
-
-    def act(peer: Peer, asked: bytes) -> None:
-        arrived.wait()  # which one request alone would not pass
-        peer.send(NO_CONTENT)
-
-    with Loopback(act) as one, Loopback(act) as other:
-        clients = [connection(server) for server in (one, other)]
-        sent = [client.put(request(server), b"x") for client, server in zip(clients, (one, other), strict=True)]
-        answers = [client.answer(each) for client, each in zip(clients, sent, strict=True)]
-        assert [answer.status for answer in answers] == [204, 204]
-        for client in clients:
-            client.close()
-
-
 def test_a_nul_in_the_value_of_a_header_is_a_blank_and_in_a_name_or_a_length_no_http() -> None:
     def read(head: bytes) -> Response | None:
         return ResponseParser().feed(b"HTTP/1.1 400 Bad Request\r\n" + head + b"\r\n\r\nno")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tsbench.net import stamps, tcp
-from tsbench.net.stamps import READ, STAMPED, STEPPED, Arrival, LastArrival
+from tsbench.net.stamps import READ, STAMPED, STEPPED, Arrival
 
 if TYPE_CHECKING:
     import _socket
@@ -148,35 +148,6 @@ def test_an_answer_longer_than_the_buffer_was_read_by_the_client(stack: ExitStac
     _, lain_ms = asked(server, arrival, wire, [b"x" * 20_000_000], LATE_MS)
     assert arrival.source == READ
     assert 0 < lain_ms < 50  # since the last bytes were read, whatever is done with them afterwards
-
-
-def test_of_several_answers_the_last_one_that_arrived_is_the_end_in_whatever_order_they_are_read(
-    stack: ExitStack,
-) -> None:
-    one, other, unused = (connected(stack) for _ in range(3))
-    last = LastArrival([one[1], other[1], unused[1]])
-    found = []
-    for pauses_ms in ((0, 40), (40, 0)) * 3:
-        last.begin()
-        asked_ns = time.perf_counter_ns()
-        for (server, _, wire), pause_ms in zip((one, other), pauses_ms, strict=True):
-            server.pieces = [pause_ms / 1e3, b"answer"]
-            wire.put(QUESTION, b"", time.monotonic() + 10)
-        time.sleep(0.1)
-        for _, _, wire in (one, other):
-            wire.get(time.monotonic() + 10)
-        ended_ns = last.end(time.perf_counter_ns())
-        assert last.source == STAMPED
-        assert asked_ns <= last.began_ns <= one[0].sent_ns
-        found.append(abs(ended_ns - max(one[0].sent_ns, other[0].sent_ns)) / MS)
-    assert min(found[::2]) < 5
-    assert min(found[1::2]) < 5
-
-
-def test_an_op_that_sent_nothing_ended_when_that_was_known(stack: ExitStack) -> None:
-    last = LastArrival([connected(stack)[1]])
-    last.begin()
-    assert (last.end(7), last.source, last.began_ns, last.first_ns()) == (7, READ, 0, None)
 
 
 def test_a_broken_connection_has_no_arrival_and_the_next_one_has(stack: ExitStack) -> None:

@@ -59,7 +59,7 @@ class Request:
         return b"%s%d\r\n\r\n" % (self._lead, nbytes)
 
 
-Sent: TypeAlias = "tuple[Wire, float, float, OSError | None]"
+_Sent: TypeAlias = "tuple[Wire, float, float, OSError | None]"
 """A request that was sent: its connection, the deadline of its answer, the limit in seconds, and what broke."""
 
 
@@ -71,7 +71,7 @@ class HttpConnection:
     Raises
     ------
     tsbench.model.OpError
-        From `send`, `put` and `answer`: FAILED `refused` if no connection could be opened, so that nothing was sent;
+        From `send`: FAILED `refused` if no connection could be opened, so that nothing was sent;
         UNKNOWN `timeout`, `connection` or `protocol` if something was sent and no complete answer came. The connection
         is closed then.
     """
@@ -89,13 +89,9 @@ class HttpConnection:
 
         A `body` that is a memoryview must be one of bytes.
         """
-        return self.answer(self.put(request, body, timeout_s=timeout_s))
+        return self._answer(self._put(request, body, timeout_s=timeout_s))
 
-    def put(self, request: Request, body: bytes | memoryview = b"", *, timeout_s: float | None = None) -> Sent:
-        """Send a request whose response `answer` returns; meanwhile requests may be sent over other connections.
-
-        Whoever does not ask for the response must close the connection.
-        """
+    def _put(self, request: Request, body: bytes | memoryview, *, timeout_s: float | None) -> _Sent:
         limit_s = timeout_s or self._timeout_s
         deadline = time.monotonic() + limit_s
         wire = self._wire
@@ -115,8 +111,7 @@ class HttpConnection:
             raise
         return wire, deadline, limit_s, lost
 
-    def answer(self, sent: Sent) -> Response:
-        """Return the response to a request that `put` has sent."""
+    def _answer(self, sent: _Sent) -> Response:
         wire, deadline, limit_s, lost = sent
         keep = False
         try:

@@ -281,32 +281,6 @@ class Arrival:
         return reordered != was_reordered or self._length > was_room
 
 
-class LastArrival(Arrival):
-    """When the last answer arrived of an op that waits for several, each on a connection with an `Arrival` of its own.
-
-    How long the process was interrupted while it sent is not known: `sent_ns` stays 0.
-    """
-
-    __slots__ = ("_arrivals",)
-
-    def __init__(self, arrivals: Sequence[Arrival]) -> None:
-        super().__init__()
-        self._arrivals = arrivals
-
-    def begin(self) -> int:
-        """Forget the op before; return the time."""
-        for one in self._arrivals:
-            one.begin()
-        return super().begin()
-
-    def end(self, read_ns: int) -> int:
-        """Return when the last answer arrived, or else when it was read; `source` says which."""
-        asked = [one for one in self._arrivals if one.began_ns]
-        self.began_ns = min((one.began_ns for one in asked), default=0)
-        ended_ns, self.source = max(((one.end(read_ns), one.source) for one in asked), default=(read_ns, READ))
-        return ended_ns
-
-
 def _offset_ns() -> int:
     """Return the wall clock's time less that of `perf_counter_ns`, which only changes when the wall clock is set.
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from tsbench.model import Batch, Codes, Measurement
-    from tsbench.net.http import Sent
     from tsbench.net.http_parser import Response
     from tsbench.net.stamps import Arrival
     from tsbench.net.tcp import NewWaiter
@@ -127,19 +126,11 @@ class Writer:
 
     def write(self, payload: Payload, timeout_s: float | None = None) -> int:
         """Send the payload's bytes; only status 204 acknowledges them."""
-        return self.acknowledged(self.put(payload.data, timeout_s), payload.points)
-
-    def put(self, lines: bytes | memoryview, timeout_s: float | None = None) -> Sent:
-        """Send lines, for which `acknowledged` waits; meanwhile others may be sent over other connections."""
-        data = gzip.compress(lines, 1) if self._compressed else lines
-        return self._connection.put(self._request, data, timeout_s=timeout_s)
-
-    def acknowledged(self, sent: Sent, points: int) -> int:
-        """Return the number of points that were sent if they are acknowledged."""
-        response = self._connection.answer(sent)
+        data = gzip.compress(payload.data, 1) if self._compressed else payload.data
+        response = self._connection.send(self._request, data, timeout_s=timeout_s)
         if response.status == 204:
-            return points
-        raise self._refusal(response, points)
+            return payload.points
+        raise self._refusal(response, payload.points)
 
 
 class HttpSession(CommandSession):

@@ -20,9 +20,8 @@ from tsbench.model import Bucketed, Count, Latest, OpError, Raw, Stored, Window,
 from tsbench.scenario.spec import Scenario, world
 from tsbench.scenario.validation import check_spec
 from tsbench.servers.programs import cached_program
-from tsbench.targets.copies import newest
 from tsbench.targets.victoriametrics import TARGET
-from tsbench.targets.victoriametrics.cluster import Queue, merged
+from tsbench.targets.victoriametrics.cluster import Queue, _newest, merged
 from tsbench.targets.victoriametrics.schemas import FIELDS
 from tsbench.targets.victoriametrics.server import VictoriaAgent, VictoriaCluster, VictoriaServer
 
@@ -103,8 +102,8 @@ def test_series_of_several_nodes_are_kept_apart_by_their_labels() -> None:
 
 def test_the_newest_row_of_a_series_is_that_of_the_node_that_has_it() -> None:
     answers = [[(1, "a", 5.0), (7, "b", 1.0)], [(3, "a", 6.0), (7, "b", 1.0)], [(3, "a", 6.5)]]
-    assert newest(answers, keyed=True) == [(3, "a", 6.0), (3, "a", 6.5), (7, "b", 1.0)]
-    assert newest([[(1, 5.0)], [(2, 6.0)]], keyed=False) == [(2, 6.0)]
+    assert _newest(answers, keyed=True) == [(3, "a", 6.0), (3, "a", 6.5), (7, "b", 1.0)]
+    assert _newest([[(1, 5.0)], [(2, 6.0)]], keyed=False) == [(2, 6.0)]
 
 
 # --- what a scenario may say

@@ -107,17 +107,6 @@ def _count_of_nullable(m: Measurement) -> str:
     return "\n".join(["SELECT count(one) + count(other) - count(both) AS points", f"FROM (SELECT {source})"])
 
 
-def count_by_series(m: Measurement) -> str:
-    """Return the text that counts the points of each series, by one field, or by two and those that have both."""
-    source = f"FROM {quoted(m.name)}"
-    if not m.nullable:
-        return f"SELECT count({quoted(m.fields[0].name)})\n{source}\nGROUP BY *"
-    one, other = (quoted(field.name) for field in m.fields[:2])
-    fields = f"{one} AS one, {other} AS other, {one} + {other} AS both"
-    counts = ", ".join(f"count({name}) AS {name}" for name in ("one", "other", "both"))
-    return f"SELECT {counts}\nFROM (SELECT {fields} {source} GROUP BY *)\nGROUP BY *"
-
-
 def any_point(measurements: Sequence[str]) -> str:
     """Return the text for a point of each measurement that has one."""
     return "\n".join(["SELECT *", f"FROM {_names(measurements)}", "LIMIT 1"])

@@ -18,11 +18,9 @@ from urllib.parse import urlencode
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers import unprivileged
-from tsbench.servers.cluster import Cluster, directories
 from tsbench.servers.managed import request
 from tsbench.servers.programs import cached_program, not_installed
 from tsbench.targets.influxdb import http_api
-from tsbench.targets.influxdb.placement import acknowledged_by
 from tsbench.targets.local import LocalHttpServer
 
 if TYPE_CHECKING:
@@ -105,24 +103,6 @@ class InfluxServer1(LocalHttpServer):
         for key in self._settings:
             if key not in known:
                 raise UserMistake(f"settings: {key}: {program.name} has no such setting; see {program.name} config")
-
-
-class InfluxCluster1(Cluster[InfluxServer1]):
-    """Servers of 1.x that know nothing of each other: sessions write each series to `replicas` of them."""
-
-    def __init__(
-        self, directory: Path, settings: Mapping[str, str], group: Group | None, *, nodes: int, replicas: int
-    ) -> None:
-        servers = [InfluxServer1(place, settings, group) for place in directories(directory, nodes)]
-        super().__init__(directory, servers, replicas)
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://{','.join(node.address for node in self._nodes)}/tsbench?replicas={self._replicas}"
-
-    @property
-    def acknowledged_by(self) -> str:
-        return acknowledged_by(len(self._nodes), self._replicas)
 
 
 class InfluxServer2(LocalHttpServer):

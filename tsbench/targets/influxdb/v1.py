@@ -4,7 +4,7 @@ Everything that tsbench stores is in a retention policy of its own, `tsbench`, w
 the rest of the database, which may be a user's, is never changed. `create` creates the database and that policy;
 InfluxDB creates a measurement when its first point arrives, so a write to a missing one is no error.
 
-`endpoint` says how endpoints are written, `cluster` what several nodes do.
+`endpoint` says how endpoints are written.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from tsbench.model import OTHERS, Count, Latest, OpError, Outcome, Rows
+from tsbench.model import OTHERS, Count, OpError, Outcome, Rows
 from tsbench.net.http import Request
 from tsbench.targets import http
 from tsbench.targets.base import Inventory, ServerObject, Statement, others_text
 from tsbench.targets.http import HttpSession
 from tsbench.targets.influxdb import counters, http_api
 from tsbench.targets.influxdb.http_api import InfluxSchema
-from tsbench.targets.influxdb.influxql import any_point, compile_query, count_by_series, quoted
+from tsbench.targets.influxdb.influxql import any_point, compile_query, quoted
 from tsbench.targets.session import decoded, statement_of
 from tsbench.targets.target import Option, PeerQueries, Requirement
 
@@ -38,20 +38,6 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 50
 """Measurements of which one statement asks whether they have points."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewestRows(Statement):
-    """The statement of a `Latest`. Its rows have a key if it is `keyed`: answers of several nodes are merged by it."""
-
-    keyed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PointCount(Statement):
-    """The statement of a `Count`, with another one that counts the points of each series."""
-
-    by_series: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +61,11 @@ class Influx1Schema(InfluxSchema):
         return [Statement("DROP RETENTION POLICY $policy ON $database")]
 
     def compile(self, query: Query) -> Statement:
-        if isinstance(query, Latest):
-            return NewestRows(compile_query(query), keyed=query.measurement.key is not None)
-        if isinstance(query, Count):
-            return PointCount(compile_query(query), by_series=count_by_series(query.measurement))
         return Statement(compile_query(query), http_api.tags_of(query))
 
 
 class Influx1Session(HttpSession):
-    """One connection to a server, or to one of several nodes."""
+    """One connection to a server."""
 
     panels = counters.VARS_PANELS
     refused = staticmethod(http_api.refusal)
@@ -301,6 +283,7 @@ def _stored_records(
     return zip(*chosen, texts, strict=False)
 
 
+connect = http.opener(Influx1Session)
 TAGS = Influx1Schema("tags")
 TARGET = http_api.influxdb_target(
     name="influxdb1",
@@ -308,11 +291,10 @@ TARGET = http_api.influxdb_target(
     secrets=("TSBENCH_PASSWORD",),
     form="http://user@host:8086/database",
     schemas={TAGS.name: TAGS},
-    options=http_api.OPTIONS | dict.fromkeys(("consistency", "replicas", "retention", "rp", "shard"), Option.WITHIN),
+    options=http_api.OPTIONS | dict.fromkeys(("consistency", "retention", "rp", "shard"), Option.WITHIN),
     parser="tsbench.targets.influxdb.endpoint:parse",
-    opener="tsbench.targets.influxdb.cluster:connect",
+    opener="tsbench.targets.influxdb.v1:connect",
     server="tsbench.targets.influxdb.server:InfluxServer1",
-    cluster="tsbench.targets.influxdb.server:InfluxCluster1",
     peer_queries=PeerQueries("HTTP", text="RawQuery", path="/query?"),
     requirements=tuple(
         Requirement(f"InfluxDB {version} (influxdb1)", programs=(f"influxd-{version}",)) for version in ("1.6", "1.8")

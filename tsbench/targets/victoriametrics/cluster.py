@@ -11,27 +11,29 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tsbench.model import OpError, Outcome, Rows
 from tsbench.results.panels import Panel
-from tsbench.targets import copies, http
-from tsbench.targets.copies import NodesSession
-from tsbench.targets.session import decoded
+from tsbench.targets import http
+from tsbench.targets.base import Inventory
+from tsbench.targets.session import CommandSession, decoded
 from tsbench.targets.victoriametrics import answers
 from tsbench.targets.victoriametrics.schemas import Flush, export_of_counted
 from tsbench.targets.victoriametrics.session import VictoriaSession, request_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command, Payload, ServerObject, Statement
     from tsbench.targets.victoriametrics.session import VictoriaEndpoint
 
+T = TypeVar("T")
 _CALM, _LONG_CALM = 2, 10
 """Seconds for which nodes that answer must have taken no block, so that those that wait are for nodes that are away.
 
@@ -44,10 +46,79 @@ _WAITING = "vmagent_remotewrite_pending_data_bytes"
 _TAKEN = "vm_rows_inserted_total"
 
 
-class ClusterSession(NodesSession[VictoriaSession]):
+class _NodesSession(CommandSession):
+    """The nodes by number, from 1, of which `replicas` have each point.
+
+    A node that does not answer is left out as long as others have copies of its points.
+    """
+
+    def __init__(self, nodes: Mapping[int, VictoriaSession], replicas: int, timeout_s: float) -> None:
+        super().__init__(timeout_s)
+        self._nodes, self._replicas = nodes, replicas
+
+    def _present(self, spare: int | None = None, timeout_s: float | None = None) -> dict[int, VictoriaSession]:
+        """Return the nodes that answer, by number, if copies make up for those that do not.
+
+        Fewer than `spare` may be away, by default fewer than there are copies.
+
+        Raises
+        ------
+        tsbench.model.OpError
+            If nobody listens at more nodes, or a node does not answer otherwise.
+        """
+        most = self._replicas if spare is None else spare
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        found, away = {}, []
+        for number, node in self._nodes.items():
+            try:
+                node.ping(limit_s)
+                found[number] = node
+            except OpError as error:
+                away.append(f"node {number}: {error}")
+                if error.cause not in {"refused", "connection"} or len(away) >= most:
+                    raise OpError(error.outcome, error.cause, "; ".join(away)) from error
+        return found
+
+    def _complete(self) -> dict[int, VictoriaSession]:
+        """Return the nodes that answer, when they have all that was acknowledged."""
+        return self._present()
+
+    def _of_each(self, ask: Callable[[VictoriaSession], T]) -> dict[int, T]:
+        """Return what the nodes that answer are asked, by their numbers."""
+        return {number: ask(node) for number, node in self._present().items()}
+
+    def facts(self) -> Mapping[str, str]:
+        """Return the facts of the first node that answers."""
+        with decoded("VictoriaMetrics"):
+            return next(iter(self._present().values())).facts()
+
+    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
+        """Return the bytes of each node by part."""
+        with decoded("VictoriaMetrics"):
+            found = self._of_each(lambda node: node.sizes(measurements))
+            return {f"node {number} {part}": size for number, parts in found.items() for part, size in parts.items()}
+
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        with decoded("VictoriaMetrics"):
+            found = [node.inventory(measurements, series=series).tables for node in self._complete().values()]
+            return Inventory(tuple(sorted({*chain.from_iterable(found)})))
+
+    def counters(self) -> Mapping[str, float]:
+        """Return the counters of all nodes together."""
+        total = Counter[str]()
+        with decoded("VictoriaMetrics"):
+            for found in self._of_each(lambda node: node.counters()).values():
+                total.update(found)
+        return total
+
+    def close(self) -> None:
+        for node in self._nodes.values():
+            node.close()
+
+
+class ClusterSession(_NodesSession):
     """A connection to vmagent, and one to each node that is opened when the node is first asked."""
 
-    product = "VictoriaMetrics"
     panels = (
         *VictoriaSession.panels,
         Panel("Waiting in vmagent", "bytes", "gauge", {_WAITING: "not delivered"}, explains_stalls=True),
@@ -130,7 +201,7 @@ class ClusterSession(NodesSession[VictoriaSession]):
                 node.run([Flush()])
         if form == "latest":
             found_by_node = [node.query(statement, columns).records for node in nodes.values()]
-            return Rows(columns, copies.newest(found_by_node, keyed=bool(more[0])))
+            return Rows(columns, _newest(found_by_node, keyed=bool(more[0])))
         asked = export_of_counted(statement) if form == "count" else statement
         found = merged([node.series(*request_of(asked)) for node in nodes.values()])
         if form == "count":
@@ -166,6 +237,20 @@ class ClusterSession(NodesSession[VictoriaSession]):
 _FIGURE = re.compile(
     rb'^vmagent_remotewrite_(\w+)(?:\{(?:[^}\n]*[{,\s])?url="(\d+):[^"\n]*"\})? ([0-9.e+]+)$', re.MULTILINE
 )
+
+
+def _newest(answers: Sequence[Sequence[tuple[Any, ...]]], *, keyed: bool) -> list[tuple[Any, ...]]:
+    """Return the newest row of each series among those of several nodes; rows of one time that differ are all kept."""
+    rows: dict[Any, dict[tuple[Any, ...], None]] = {}
+    for row in chain.from_iterable(answers):
+        series = row[1] if keyed else None
+        kept = rows.setdefault(series, {})
+        last = next(iter(kept), row)[0]
+        if row[0] > last:
+            rows[series] = {row: None}
+        elif row[0] == last:
+            kept[row] = None
+    return [row for kept in rows.values() for row in kept]
 
 
 @dataclass(frozen=True, slots=True)
