@@ -26,6 +26,7 @@ from tsbench.targets.mongodb.server import FerretdbServer
 from tsbench.targets.mysql.server import MariadbServer, MysqlServer
 from tsbench.targets.postgres.server import PostgresServer, TimescaleServer
 from tsbench.targets.questdb.server import QuestServer
+from tsbench.targets.registry import TARGETS
 from tsbench.targets.victoriametrics.server import VictoriaServer
 
 if TYPE_CHECKING:
@@ -322,6 +323,12 @@ def sqlite_endpoint(tmp_path: Path) -> str:
 def memory_endpoint(tmp_path: Path) -> str:
     """The name of a store that nobody else has."""
     return f"memory://{tmp_path}"
+
+
+@pytest.fixture
+def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the answer key a target of this process, under the name `memory`."""
+    monkeypatch.setitem(TARGETS._places, "memory", "tsbench.testing.memory:TARGET")  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)

@@ -60,8 +60,9 @@ class Docstring:
 
 
 def source_files() -> list[Path]:
-    """Return the files of the package and the locustfiles."""
-    return sorted([*(ROOT / "tsbench").rglob("*.py"), *(ROOT / "locustfiles").glob("*.py")])
+    """Return the files of the package, without the tests in it, and the locustfiles."""
+    package = [path for path in (ROOT / "tsbench").rglob("*.py") if path.parent.name != "testing"]
+    return sorted([*package, *(ROOT / "locustfiles").glob("*.py")])
 
 
 def docstrings(source: str, module: str = "") -> list[Docstring]:

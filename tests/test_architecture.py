@@ -35,7 +35,6 @@ EVENT_LOOP = {"locust", "gevent", "greenlet"}
 SHARED_BY_TARGETS = {
     "base",
     "registry",
-    "copies",
     "credentials",
     "endpoint",
     "http",
@@ -66,12 +65,12 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def modules() -> dict[str, Path]:
-    """Return every module of the package by its dotted name without `tsbench.`; packages without `.__init__`."""
+    """Return the modules by their dotted names without `tsbench.`, packages without `.__init__`, but `testing`."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        if name and parts[0] != "locustfiles":
+        if name and parts[0] not in {"locustfiles", "testing"}:
             found[name] = path
     return found
 
@@ -215,6 +214,10 @@ def intruders() -> set[tuple[str, str]]:
     }
 
 
+def test_nothing_of_the_product_imports_what_tests_it() -> None:
+    assert [module for module in MODULES for name in imported(MODULES[module]) if "tsbench.testing" in name] == []
+
+
 def test_only_the_registry_imports_databases() -> None:
     assert intruders() == KNOWN_INTRUDERS
 
@@ -280,8 +283,7 @@ def branches_on_a_name(tree: ast.AST) -> list[int]:
 
 
 def test_nothing_branches_on_a_targets_name() -> None:
-    apart = {"targets", "servers"}  # `memory` is also a controller of control groups
-    files = [path for module, path in MODULES.items() if package_of(module) not in apart]
+    files = [path for module, path in MODULES.items() if package_of(module) != "targets"]
     files += sorted((ROOT / "locustfiles").glob("*.py"))
     found = [f"{path.relative_to(ROOT)}:{line}" for path in files for line in branches_on_a_name(tree_of(path))]
     assert found == []
@@ -291,7 +293,7 @@ def test_the_search_for_branches_finds_one() -> None:
     for text in (
         "if spec.target.name == 'postgres': pass",
         "x = 1 if name in ('sqlite', 'y') else 2",
-        "match name:\n  case 'memory': pass",
+        "match name:\n  case 'null': pass",
         "if name.startswith('postgres'): pass",
     ):
         assert branches_on_a_name(ast.parse(text)), text

@@ -334,7 +334,7 @@ def test_endpoints_and_schemas_of_the_table_are_those_of_the_targets() -> None:
         target = registry.get(named[0])
         assert set(named[1:]) <= set(target.schemas)
         seen[named[0]] = [_split(span)[1] for span in started if span.startswith("--endpoint")]
-    assert seen.keys() == registry.TARGETS.keys() - {"memory"}
+    assert seen.keys() == registry.TARGETS.keys()
     assert sum(map(len, seen.values())) >= 4
 
 
@@ -352,7 +352,7 @@ def test_a_table_that_is_not_what_a_target_declares_is_found(monkeypatch: pytest
 
 def test_every_database_has_a_page_that_names_its_schemas() -> None:
     text = "".join(PAGES[path] for path in PAGES if path.parent.name == "databases")
-    wanted = {name: {name, *target.schemas} for name, target in registry.TARGETS.items() if name != "memory"}
+    wanted = {name: {name, *target.schemas} for name, target in registry.TARGETS.items()}
     assert {name: {word for word in words if f"`{word}`" not in text} for name, words in wanted.items()} == {
         name: set() for name in wanted
     }

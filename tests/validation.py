@@ -18,12 +18,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from tests.check.stand import START_NS, Stand, fitting
 from tests.validation_page import Column, page, read
 from tsbench.check.answers import Answers, ask
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Window
 from tsbench.targets.registry import TARGETS
+from tsbench.testing.stand import START_NS, Stand, fitting
 from tsbench.units import NS_PER_S
 from tsbench.workload.queries import QUERIES
 from tsbench.workload.use_cases import USE_CASES

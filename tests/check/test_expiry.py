@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.check.stand import Stand, fitting, world_of
 from tsbench.check.answers import Answers, read_back
 from tsbench.check.audit import account, count_stored
 from tsbench.check.expiry import CLOCK_NS, Expiry
 from tsbench.check.stored_rows import Flaw
 from tsbench.model import Outcome
 from tsbench.targets.sqlite import TARGET
+from tsbench.testing.stand import Stand, fitting, world_of
 from tsbench.units import NS_PER_S, format_time
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.check.stand import START_NS, world_of
 from tsbench.check.answers import READBACK_ROWS, Answers, _windows, ask, given_answers, guarded, read_back
 from tsbench.check.audit import account, count_stored
 from tsbench.check.gold import Gold
@@ -15,8 +14,9 @@ from tsbench.check.points import Feed
 from tsbench.model import Bucketed, Latest, OpError, Outcome, Raw, Rows, Stored
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.targets.base import Statement, Unsupported
-from tsbench.targets.memory.schemas import KEEP, REPLACE
-from tsbench.targets.memory.session import MemorySession
+from tsbench.testing.schemas import KEEP, REPLACE
+from tsbench.testing.session import MemorySession
+from tsbench.testing.stand import START_NS, world_of
 from tsbench.units import NS_PER_S
 from tsbench.workload.disorder import Disorder
 from tsbench.workload.world import World

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.check.stand import BLOCK, SEED, Stand, world_of
 from tsbench.check.answers import Answers, ask, read_back
 from tsbench.check.audit import Account, newest_stored_ns, with_unrecorded
 from tsbench.check.gold import Gold
@@ -16,6 +15,7 @@ from tsbench.check.points import Feed
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.targets.sqlite import TARGET
 from tsbench.targets.sqlite.schemas import WAL
+from tsbench.testing.stand import BLOCK, SEED, Stand, world_of
 from tsbench.units import NS_PER_S
 from tsbench.workload.disorder import Disorder
 

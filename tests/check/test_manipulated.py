@@ -15,13 +15,13 @@ import pytest
 from tests.check.manipulated import hands, influxdb, mongodb, postgres, sql
 from tests.check.manipulated.bench import Bench
 from tests.check.manipulated.controls import CONTROLS
-from tests.check.stand import SEED, Stand, world_of
 from tests.targets.influxdb import test_v1 as v1
 from tests.targets.influxdb import test_v2 as v2
 from tests.targets.mysql.support import new_database
 from tsbench.check.answers import Answers, read_back
 from tsbench.check.audit import account, count_stored
 from tsbench.targets.registry import TARGETS
+from tsbench.testing.stand import SEED, Stand, world_of
 from tsbench.workload import queries
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.check.stand import START_NS, world_of
 from tsbench.check.gold import Gold
 from tsbench.check.newest import CLOCK_NS
 from tsbench.check.points import Feed
 from tsbench.check.questions import Question
 from tsbench.model import Latest, Outcome, Rows
 from tsbench.results.ledger import LEDGER_DTYPE
+from tsbench.testing.stand import START_NS, world_of
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:

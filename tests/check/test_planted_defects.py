@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from tests.check.stand import SEED, START_NS, UNSURE, Stand, fitting, world_of
 from tsbench.check.answers import Answers, given_answers, read_back
 from tsbench.check.comparison import canonical
 from tsbench.model import OpError, Outcome, Window
@@ -20,6 +19,7 @@ from tsbench.targets.base import Statement
 from tsbench.targets.registry import TARGETS
 from tsbench.targets.sqlite import TARGET
 from tsbench.targets.sqlite.schemas import CLUSTERED, WAL, SqliteSchema
+from tsbench.testing.stand import SEED, START_NS, UNSURE, Stand, fitting, world_of
 from tsbench.units import NS_PER_S
 from tsbench.workload import queries
 from tsbench.workload.disorder import Disorder
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.check.stand import Fate, Send
     from tsbench.check.gold import Gold
     from tsbench.model import Query
     from tsbench.targets.base import Payload, Session
+    from tsbench.testing.stand import Fate, Send
 
 HOUR_NS = 3_600 * NS_PER_S
 MINUTE_NS = 60 * NS_PER_S

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.check.stand import SEED, UNSURE, Stand, world_of
 from tsbench.check.answers import Answers, given_answers
 from tsbench.check.comparison import canonical
 from tsbench.check.sample import part_of, rank, sampled
 from tsbench.model import Query, Rows
 from tsbench.targets.sqlite import TARGET
+from tsbench.testing.stand import SEED, UNSURE, Stand, world_of
 from tsbench.workload import queries
 
 if TYPE_CHECKING:

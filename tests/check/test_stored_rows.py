@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.targets import data
-from tests.targets.data import CPU, DISK, LAG, START_NS, S
 from tsbench.check.comparison import canonical
 from tsbench.check.stored_rows import EXAMPLES, Differences, Flaw, compare_canonical
 from tsbench.model import OTHERS, Rows, Stored
-from tsbench.targets.memory.answer_key import AnswerKey
+from tsbench.testing import data
+from tsbench.testing.answer_key import AnswerKey
+from tsbench.testing.data import CPU, DISK, LAG, START_NS, S
 
 if TYPE_CHECKING:
     from tsbench.check.stored_rows import Located

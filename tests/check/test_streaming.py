@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.check.oracle import Oracle
-from tests.check.stand import START_NS
 from tests.examples import examples
 from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
 from tsbench.check.questions import Question
 from tsbench.model import Above, Bucketed, Grouped, Latest, LatestBuckets, Raw, Rows, Window
 from tsbench.results.ledger import LEDGER_DTYPE
+from tsbench.testing.oracle import Oracle
+from tsbench.testing.stand import START_NS
 from tsbench.units import NS_PER_S
 from tsbench.workload.disorder import Disorder
 from tsbench.workload.world import World, WorldSpec

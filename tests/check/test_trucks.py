@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.check.stand import START_NS, Stand, world_of
 from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
 from tsbench.model import Analysis, Rows, Window
 from tsbench.results.ledger import read_ledgers
 from tsbench.targets.registry import TARGETS
+from tsbench.testing.stand import START_NS, Stand, world_of
 from tsbench.units import NS_PER_S
 from tsbench.workload.queries import HOUR_NS, QUERIES, make
 from tsbench.workload.world import Disorder, World

@@ -79,7 +79,6 @@ def sets(*changes: str) -> list[str]:
         ("write = 1", 'write = 250\nmode = "single"', "op.0: mode = 'single' takes one point, not 250; set write = 1"),
         ("write = 1", 'write = 1\nmode = "quick"', "op.0.mode: must be 'single', 'multi' or 'bulk' (given: 'quick')"),
         ('"sqlite"', '"sqllite"', "target.name: no target is called 'sqllite'; did you mean 'sqlite'?"),
-        ('"sqlite"', '"memory"', "target.name: 'memory' exists only in the memory of one process"),
         ('"sqlite"', '"sqlite"\nschema = "wall"', "target.schema: sqlite has no schema 'wall'; did you mean 'wal'?"),
         ('"sqlite"', '"sqlite"\nsettings = { fsync = "off" }', "target.settings: fsync: an embedded database has no"),
         ('"sqlite"', '"sqlite"\nsettings = { fsync = false }', "target.settings.fsync: must be text in quotes"),

@@ -14,7 +14,6 @@ import pytest
 from tests.cli.support import PROGRAMS
 from tests.test_compose import found_wrong
 from tests.test_docs import PARSE
-from tsbench.cli.listing import loadable
 from tsbench.cli.main import main
 from tsbench.cli.setup import SCRIPT, WORKFLOW
 from tsbench.scenario.spec import Scenario
@@ -24,7 +23,7 @@ from tsbench.targets.registry import TARGETS
 if TYPE_CHECKING:
     from tests.warm import WarmLocust
 
-DATABASES = sorted(loadable().keys() - {"null"})
+DATABASES = sorted(TARGETS.keys() - {"null"})
 
 
 @pytest.mark.parametrize("target", DATABASES)

@@ -10,10 +10,10 @@ from bson.codec_options import CodecOptions
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.targets import data
-from tests.targets.data import CPU, DISK, LAG, ODD, START_NS, WIDE
 from tsbench.encode import bson_columns
 from tsbench.encode.sql import Inexact
+from tsbench.testing import data
+from tsbench.testing.data import CPU, DISK, LAG, ODD, START_NS, WIDE
 
 if TYPE_CHECKING:
     from tsbench.model import Batch, Measurement

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.encode.test_bson_columns import MS, decoded, expected
-from tests.targets import data
-from tests.targets.data import CPU, DISK, LAG, ODD, START_NS
 from tsbench.encode import bson_hours
 from tsbench.encode.sql import Inexact
+from tsbench.testing import data
+from tsbench.testing.data import CPU, DISK, LAG, ODD, START_NS
 
 if TYPE_CHECKING:
     from tsbench.model import Batch, Measurement

@@ -7,10 +7,10 @@ import struct
 import numpy as np
 import pytest
 
-from tests.targets import data
-from tests.targets.data import START_NS
 from tsbench.encode import csv, line_protocol, mysql_text, pgcopy, pgparams, sql
 from tsbench.model import Batch, Field, Measurement
+from tsbench.testing import data
+from tsbench.testing.data import START_NS
 
 NAN = float("nan")
 M = Measurement("m", ("host", "region"), (Field("a", nullable=True), Field("b", nullable=True), Field("c")))

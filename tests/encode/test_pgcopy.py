@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.targets import data
-from tests.targets.data import CPU, DISK, LAG, START_NS, WIDE, S
 from tsbench.encode import pgcopy, sql
+from tsbench.testing import data
+from tsbench.testing.data import CPU, DISK, LAG, START_NS, WIDE, S
 
 if TYPE_CHECKING:
     from tsbench.model import Measurement

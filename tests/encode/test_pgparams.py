@@ -5,9 +5,9 @@ import struct
 import numpy as np
 import pytest
 
-from tests.targets import data
-from tests.targets.data import CPU, DISK, LAG, START_NS, S
 from tsbench.encode import pgparams, sql
+from tsbench.testing import data
+from tsbench.testing.data import CPU, DISK, LAG, START_NS, S
 
 YEAR_2000_S = 946_684_800
 

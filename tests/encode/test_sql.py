@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.targets import data
-from tests.targets.data import DISK, LAG, START_NS, S
 from tsbench.encode import sql
+from tsbench.testing import data
+from tsbench.testing.data import DISK, LAG, START_NS, S
 
 
 def test_rows_hold_plain_python_values_in_the_columns_order() -> None:

@@ -18,11 +18,11 @@ from unittest import mock
 
 from tests.hostile import http, mongodb, postgres, questdb
 from tests.hostile.doors import SECRET, Attack, FakeServer, environment, holds_secret
-from tests.targets import data
-from tests.targets.data import CPU, START_NS
 from tsbench.errors import UserMistake
 from tsbench.model import Count, OpError, Stored, WriteMode
 from tsbench.targets.registry import get
+from tsbench.testing import data
+from tsbench.testing.data import CPU, START_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

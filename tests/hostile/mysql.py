@@ -33,12 +33,12 @@ from tests.hostile.doors import (
     environment,
     holds_secret,
 )
-from tests.targets import data
-from tests.targets.data import CPU, START_NS
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import Count, OpError, WriteMode
 from tsbench.targets.mysql import MARIADB
 from tsbench.targets.registry import TARGETS
+from tsbench.testing import data
+from tsbench.testing.data import CPU, START_NS
 
 if TYPE_CHECKING:
     import ssl

@@ -16,10 +16,10 @@ import pytest
 from tests.hostile import http, mongodb, mysql, postgres
 from tests.hostile.dialogues import converse_all
 from tests.hostile.doors import SECRET, Channel, FakeServer, environment, holds_secret
-from tests.targets.data import CPU, shared_tags
 from tsbench.errors import Unreachable
 from tsbench.model import Count, OpError, Outcome
 from tsbench.targets.registry import get
+from tsbench.testing.data import CPU, shared_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -80,7 +80,7 @@ def ports() -> Iterator[dict[str, int]]:
 
 DIGITS = "9" * 5_000
 SCHEMES = {
-    "memory": "memory", "null": "null", "sqlite": "sqlite", "duckdb": "duckdb", "postgres": "postgresql",
+    "null": "null", "sqlite": "sqlite", "duckdb": "duckdb", "postgres": "postgresql",
     "influxdb1": "http", "influxdb2": "http", "mongodb": "mongodb", "mariadb": "mariadb", "mysql": "mysql",
     "victoriametrics": "http", "questdb": "http",
 }  # fmt: skip

@@ -18,8 +18,6 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.net.loopback import Loopback, Peer
-from tests.targets import data
-from tests.targets.data import CPU, START_NS
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import Count, OpError, Outcome, WriteMode
 from tsbench.net.http import HttpConnection, Place, Request
@@ -27,6 +25,8 @@ from tsbench.net.http_parser import MAX_HEAD_BYTES, Malformed, Response, Respons
 from tsbench.servers.process import free_port
 from tsbench.targets.influxdb.v1 import TAGS, TARGET
 from tsbench.targets.registry import get
+from tsbench.testing import data
+from tsbench.testing.data import CPU, START_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ import pytest
 from tests.cli.support import failed_gates
 from tests.drive.support import document
 from tsbench.drive.bare.helper import carry_out
-from tsbench.errors import Broken, UserMistake
+from tsbench.errors import Broken
 from tsbench.measure.recorder import Recorder
 from tsbench.model import Outcome
 from tsbench.results.process import MASTER, TIMES, MasterReport, Times
@@ -24,21 +24,23 @@ from tsbench.results.rundir import write_json
 from tsbench.run.lifecycle import Parts, run_cell
 from tsbench.run.phases import Quiet
 from tsbench.scenario.spec import Scenario
-from tsbench.scenario.validation import check_spec
 from tsbench.servers.base import Server
 from tsbench.servers.children import Channel
 from tsbench.servers.files import Residency
 from tsbench.targets.base import Session
-from tsbench.targets.memory import TARGET as MEMORY
-from tsbench.targets.memory.schemas import KEEP
-from tsbench.targets.memory.session import MemorySession
 from tsbench.targets.target import Driver, Endpoint, Target
+from tsbench.testing.memory import TARGET as MEMORY
+from tsbench.testing.schemas import KEEP
+from tsbench.testing.session import MemorySession
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tsbench.scenario.spec import RunSpec
-    from tsbench.targets.memory.answer_key import Table
+    from tsbench.testing.answer_key import Table
+
+pytestmark = pytest.mark.usefixtures("in_memory")
+
 
 LIFE = [
     "server.start",
@@ -389,11 +391,6 @@ def test_a_half_empty_database_is_not_measured(tmp_path):
     summary = run_cell(cell(tmp_path), tmp_path, Quiet(), lambda *_: forgetful)
     assert "0 points are stored, but" in summary.validity.reason
     assert "drive" not in log
-
-
-def test_the_in_memory_target_cannot_be_driven_from_other_processes(tmp_path):
-    with pytest.raises(UserMistake, match="memory"):
-        check_spec(cell(tmp_path), "s.toml")
 
 
 @pytest.mark.slow

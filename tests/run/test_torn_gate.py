@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+pytestmark = pytest.mark.usefixtures("in_memory")
+
+
 def checked(tmp_path: Path, *, torn: str, key: str = "host_0") -> Any:
     """Return the summary of a run with one answer under load, in which a row lacks all fields but the first."""
     operations = [{"write": 10}, {"query": "lastpoint"}]

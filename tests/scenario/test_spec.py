@@ -318,24 +318,24 @@ def test_names_that_no_directory_can_have_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_cells_are_every_combination_in_order(tmp_path: Path) -> None:
-    text = PLAIN + '[matrix]\ntarget = [{name = "sqlite", schema = "wal"}, {name = "memory"}]\ndrive.users = [2, 8]\n'
+    text = PLAIN + '[matrix]\ntarget = [{name = "sqlite", schema = "wal"}, {name = "null"}]\ndrive.users = [2, 8]\n'
     cells = load(tmp_path, text).expand()
     assert [cell.id for cell in cells] == [
-        "sqlite-wal-users=2", "sqlite-wal-users=8", "memory-users=2", "memory-users=8",
+        "sqlite-wal-users=2", "sqlite-wal-users=8", "null-users=2", "null-users=8",
     ]  # fmt: skip
     assert [(cell.target.name, cell.drive.users) for cell in cells] == [
-        ("sqlite", 2), ("sqlite", 8), ("memory", 2), ("memory", 8),
+        ("sqlite", 2), ("sqlite", 8), ("null", 2), ("null", 8),
     ]  # fmt: skip
     assert cells[1].labels == {"target": "sqlite-wal", "drive.users": "8"}
 
 
 def test_cells_of_several_databases_have_their_names(tmp_path: Path) -> None:
-    text = PLAIN + '[matrix]\ntarget.name = ["sqlite", "memory"]\ndrive.users = [2, 8]\n'
+    text = PLAIN + '[matrix]\ntarget.name = ["sqlite", "null"]\ndrive.users = [2, 8]\n'
     cells = load(tmp_path, text).expand()
-    assert [cell.id for cell in cells] == [f"users={n}-{name}-wal" for name in ("sqlite", "memory") for n in (2, 8)]
+    assert [cell.id for cell in cells] == [f"users={n}-{name}-wal" for name in ("sqlite", "null") for n in (2, 8)]
     assert cells[0].target.schema_ == "wal"
     cells = load(tmp_path, text.replace('schema = "wal"', "")).expand()
-    assert [cell.id for cell in cells] == ["sqlite-users=2", "sqlite-users=8", "memory-users=2", "memory-users=8"]
+    assert [cell.id for cell in cells] == ["sqlite-users=2", "sqlite-users=8", "null-users=2", "null-users=8"]
 
 
 def test_a_table_of_the_matrix_is_merged_into_the_files_own(tmp_path: Path) -> None:

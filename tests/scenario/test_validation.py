@@ -44,14 +44,3 @@ def test_all_cells_are_asked_at_the_coarsest_resolution_of_the_scenarios_targets
     for targets, step_ns in ((("sqlite", "postgres"), 1_000), (("sqlite", "influxdb1"), 1)):
         cells = load(tmp_path, TWO % targets).expand()
         assert [cell.world_at().spec.resolution_ns for cell in cells] == [step_ns, step_ns]
-
-
-def test_whoever_names_a_target_that_cannot_be_driven_is_told_of_those_that_can(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite, "TARGET", replace(sqlite.TARGET, access=Access.OPENER))
-    with pytest.raises(
-        UserMistake, match=r"exists only in the memory of one process.*; take null, postgres, .* or "
-    ) as caught:
-        check_spec(only_cell(tmp_path), "s.toml")
-    assert "memory" not in str(caught.value).partition("; take")[2]

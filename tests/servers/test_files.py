@@ -11,9 +11,9 @@ import pytest
 from tsbench.errors import Broken
 from tsbench.servers.base import ExternalServer
 from tsbench.servers.files import allocated_bytes, evict, resident_pages
-from tsbench.targets.memory import MemoryServer
 from tsbench.targets.registry import TARGETS
 from tsbench.targets.sqlite import SqliteServer
+from tsbench.testing.memory import MemoryServer
 
 if TYPE_CHECKING:
     from tsbench.servers.base import Server

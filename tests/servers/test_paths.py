@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.support import Command, content, only
-from tests.targets import data
-from tests.targets.data import CPU, START_NS
 from tsbench.errors import UserMistake
 from tsbench.model import Count, WriteMode
 from tsbench.targets import registry
 from tsbench.targets.registry import TARGETS
+from tsbench.testing import data
+from tsbench.testing.data import CPU, START_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.every_user
 
 AWKWARD = "a b = 100% #1?x=y&z+w;,'q\"$`\\%41ü€𝄞[b]*"
-KINDS: list[object] = ["memory", "null", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+KINDS: list[object] = ["null", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 KINDS += [pytest.param(f"influxdb-{v}", marks=getattr(pytest.mark, f"influxdb-{v}")) for v in ("1.6", "1.8", "2")]
 
 

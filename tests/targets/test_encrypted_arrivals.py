@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.targets import data
 from tsbench.check.audit import count_stored
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import WriteMode
@@ -22,6 +21,7 @@ from tsbench.net.stamps import STAMPED
 from tsbench.net.tcp import Polling
 from tsbench.targets import mongodb, postgres, questdb
 from tsbench.targets.base import Statement
+from tsbench.testing import data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,23 +5,31 @@ from typing import TYPE_CHECKING, Any, cast
 import polars as pl
 import pytest
 
-from tests.targets import data
-from tests.targets.contract import TargetContract
-from tests.targets.data import CPU, START_NS
 from tsbench.model import Count, Measurement, OpError
-from tsbench.targets import memory
-from tsbench.targets.memory.schemas import KEEP
-from tsbench.targets.memory.session import MemorySession, tables_at
+from tsbench.testing import data, memory
+from tsbench.testing.contract import TargetContract
+from tsbench.testing.data import CPU, START_NS
+from tsbench.testing.schemas import KEEP
+from tsbench.testing.session import MemorySession, tables_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.targets.contract_base import Alteration, Point
+    from tsbench.targets.target import Target
+    from tsbench.testing.contract_base import Alteration, Point
+
+
+pytestmark = pytest.mark.usefixtures("in_memory")
 
 
 class TestMemory(TargetContract):
     name = "memory"
     holds_anything = False
+    test_other_processes_open_the_data_as_declared = None  # type: ignore[assignment]  # they are in this process only
+
+    @classmethod
+    def the_target(cls) -> Target:
+        return memory.TARGET
 
     @pytest.fixture
     def url(self, memory_endpoint: str) -> str:

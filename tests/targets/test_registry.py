@@ -116,7 +116,7 @@ def test_a_missing_driver_is_one_line_with_the_extra_that_installs_it(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({*WITH_DRIVERS} - {"memory"}))
+@pytest.mark.parametrize("name", WITH_DRIVERS)
 def test_a_scenario_whose_driver_is_missing_is_refused_before_anything_starts(name: str, tmp_path: Path) -> None:
     target = TARGETS[name]
     assert target.driver is not None

@@ -17,12 +17,12 @@ import psutil
 import pytest
 
 from tests.servers.test_process import gone
-from tests.targets import data
-from tests.targets.data import CPU, START_NS, S
 from tests.targets.mysql.support import bare
 from tsbench.errors import UserMistake
 from tsbench.model import Count, WriteMode
 from tsbench.targets.registry import TARGETS
+from tsbench.testing import data
+from tsbench.testing.data import CPU, START_NS, S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.targets import data
-from tests.targets.data import CPU, DISK, LAG, START_NS, S
 from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored, Window, WriteMode
 from tsbench.targets.base import Operation, Unsupported
 from tsbench.targets.registry import TARGETS
+from tsbench.testing import data
+from tsbench.testing.data import CPU, DISK, LAG, START_NS, S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.targets import data
-from tests.targets.data import CPU, LAG, START_NS, S
 from tsbench.check.comparison import compare
 from tsbench.model import (
     Above,
@@ -26,7 +24,9 @@ from tsbench.model import (
     Rows,
     Stored,
 )
-from tsbench.targets.memory.answer_key import AnswerKey
+from tsbench.testing import data
+from tsbench.testing.answer_key import AnswerKey
+from tsbench.testing.data import CPU, LAG, START_NS, S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +116,7 @@ _FUNCTIONS: dict[str, Callable[[list[float]], float]] = {
 
 
 def test_the_order_of_writes_and_queries_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tsbench.targets.memory.answer_key._MERGE_ABOVE_ROWS", 50)
+    monkeypatch.setattr("tsbench.testing.answer_key._MERGE_ABOVE_ROWS", 50)
     shared = data.shared_tags()
     batches = data.scattered(CPU, shared, 999, 3)
     for keeps in (True, False):

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tsbench.scenario.spec import RunSpec, Scenario
-    from tsbench.targets.target import Target
 
 SCENARIOS = Path("scenarios")
 _WIDE = 2_000
@@ -31,25 +30,21 @@ def scenario_names(beginning: str) -> list[str]:
     return [name for name in shipped() if name.startswith(beginning)]
 
 
-def loadable() -> dict[str, Target]:
-    """Return the targets that processes of their own can load: one whose data only its opener has is for tests."""
-    from tsbench.targets.registry import TARGETS
-    from tsbench.targets.target import Access
-
-    return {name: target for name, target in TARGETS.items() if target.access is not Access.OPENER}
-
-
 def target_names(beginning: str) -> list[str]:
     """Return the names of the targets, for a shell's completion."""
-    return [name for name in loadable() if name.startswith(beginning)]
+    from tsbench.targets.registry import TARGETS
+
+    return [name for name in TARGETS if name.startswith(beginning)]
 
 
 def target_table() -> Table:
     """Return a table of the targets, their schemas and their abilities."""
+    from tsbench.targets.registry import TARGETS
+
     table = empty_table(
         "target", "schemas (first: default)", "durable", "several nodes", "driver yields", "times in ns", "opened by"
     )
-    for name, target in loadable().items():
+    for name, target in TARGETS.items():
         nodes = "no" if not target.cluster else "copies" if target.nodes_are_copies else "shares"
         able = (
             yes_or_no(target.durable),

@@ -306,11 +306,11 @@ def found_place(target: str, endpoint: str | None, schema: str | None) -> dict[s
     """
     from tsbench.targets import registry
     from tsbench.targets.credentials import refuse_secrets
-    from tsbench.targets.target import Access, require_driver
+    from tsbench.targets.target import require_driver
 
     found = registry.get(target)
     require_driver(found)
-    if found.access is Access.OPENER or not found.durable:
+    if not found.durable:
         raise UserMistake(f"{target} keeps its data no longer than this process; take a database that does")
     if not endpoint:
         raise UserMistake(f"--endpoint is missing: the URL of a database that stays, such as {found.form}")

@@ -11,7 +11,6 @@ from tsbench.scenario.file_keys import FileKeys
 from tsbench.scenario.spec import INTERNAL, RunSpec
 from tsbench.scenario.types import UNIT
 from tsbench.targets.registry import TARGETS
-from tsbench.targets.target import Access
 from tsbench.workload.queries import QUERIES
 from tsbench.workload.use_cases import USE_CASES
 
@@ -29,9 +28,7 @@ def json_schema(lists: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
     document = _document(lists)
     parts = document["$defs"]
     parts["WorldPart"]["properties"]["use_case"]["enum"] = sorted(USE_CASES)
-    parts["TargetPart"]["properties"]["name"]["enum"] = sorted(
-        name for name, t in TARGETS.items() if t.access is not Access.OPENER
-    )
+    parts["TargetPart"]["properties"]["name"]["enum"] = sorted(TARGETS)
     parts["Op"]["properties"]["query"]["enum"] = sorted(QUERIES)
     needed = {name: parts[model].pop("required") for name, model in _FILLED_BY_A_MATRIX.items()}
     document["if"] = {"not": {"required": ["matrix"]}}

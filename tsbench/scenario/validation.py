@@ -77,8 +77,7 @@ def schema_of(spec: Job, target: Target) -> Schema:
 def _check_server(spec: RunSpec, target: Target) -> None:
     wanted = spec.target
     if reason := undrivable(target, spec.drive.processes):
-        key = "target.name" if target.access is Access.OPENER else "drive.processes"
-        raise UserMistake(f"{key}: {reason}")
+        raise UserMistake(f"drive.processes: {reason}")
     done = next((event.do for event in spec.event if not event.changes_load), None)
     if done and (wanted.endpoint is not None or target.embedded or not target.durable):
         why = "tsbench does not start the server" if wanted.endpoint is not None else f"{target.name} has no server"
@@ -156,10 +155,6 @@ def _check_load(spec: RunSpec, world: World) -> None:
 
 def undrivable(target: Target, processes: int) -> str:
     """Return the reason why `processes` load processes cannot drive a target, with the cure; "" if they can."""
-    if target.access is Access.OPENER:
-        text = f"'{target.name}' exists only in the memory of one process, so load processes cannot use it"
-        others = [name for name, one in TARGETS.items() if one.startable and one.access is Access.ANY_PROCESS]
-        return f"{text}; take {', '.join(others[:-1])} or {others[-1]}"
     if target.access is Access.ONE_PROCESS and processes > 1:
         return f"{target.name} lets one process at a time open its data; use one load process, and more users"
     return ""

@@ -38,7 +38,6 @@ class _Targets(Mapping[str, "Target"]):
 
 
 TARGETS: Mapping[str, Target] = _Targets({
-    "memory": "tsbench.targets.memory:TARGET",
     "null": "tsbench.targets.null:TARGET",
     "sqlite": "tsbench.targets.sqlite:TARGET",
     "duckdb": "tsbench.targets.duckdb:TARGET",

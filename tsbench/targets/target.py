@@ -26,7 +26,6 @@ class Access(StrEnum):
 
     ANY_PROCESS = "any process"
     ONE_PROCESS = "one process at a time"
-    OPENER = "the opener only"
 
 
 class Option(Enum):

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tests.check.stand import START_NS, Stand, world_of
 from tsbench.check.answers import Answers, guarded, read_back
 from tsbench.check.audit import account, count_stored
 from tsbench.model import Stored
 from tsbench.targets.registry import TARGETS
+from tsbench.testing.stand import START_NS, Stand, world_of
 from tsbench.units import NS_PER_S, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from tests.check.oracle import Oracle
-    from tests.check.stand import Fate
     from tsbench.check.stored_rows import Flaw, Located
+    from tsbench.testing.oracle import Oracle
+    from tsbench.testing.stand import Fate
     from tsbench.workload.world import World
 
 MINUTE_NS = 60 * NS_PER_S

@@ -6,8 +6,8 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.check.stand import UNSURE, Stand, world_of
 from tsbench.targets.registry import TARGETS
+from tsbench.testing.stand import UNSURE, Stand, world_of
 from tsbench.workload.disorder import Disorder
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from tests.targets.influxdb import test_v2 as v2
 from tsbench.targets.influxdb.flux import moment
 
 if TYPE_CHECKING:
-    from tests.check.oracle import Oracle
-    from tests.check.stand import Stand
+    from tsbench.testing.oracle import Oracle
+    from tsbench.testing.stand import Stand
 
 
 def of_version_1(stand: Stand, oracle: Oracle) -> Hand:

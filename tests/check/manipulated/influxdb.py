@@ -16,8 +16,8 @@ from tsbench.check.stored_rows import Flaw
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tests.check.oracle import Oracle
-    from tests.check.stand import Stand
+    from tsbench.testing.oracle import Oracle
+    from tsbench.testing.stand import Stand
 
 Change: TypeAlias = "Mapping[str, Any]"
 """New values by name; None leaves the tag or field out."""

@@ -18,8 +18,8 @@ from tsbench.check.stored_rows import Flaw
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.check.oracle import Oracle
-    from tests.check.stand import Stand
+    from tsbench.testing.oracle import Oracle
+    from tsbench.testing.stand import Stand
 
 Document: TypeAlias = dict[str, Any]
 FIELD = "usage_user"

@@ -12,8 +12,8 @@ from tests.check.manipulated.bench import NEWEST_MINUTE, WRITTEN_MINUTE, At, Man
 from tsbench.check.stored_rows import Flaw
 
 if TYPE_CHECKING:
-    from tests.check.oracle import Oracle
-    from tests.check.stand import Stand
+    from tsbench.testing.oracle import Oracle
+    from tsbench.testing.stand import Stand
 
 
 @dataclass

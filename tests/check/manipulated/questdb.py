@@ -17,8 +17,8 @@ from tests.targets.questdb.test_target import ask, deleting
 from tsbench.check.stored_rows import Flaw
 
 if TYPE_CHECKING:
-    from tests.check.oracle import Oracle
-    from tests.check.stand import Stand
+    from tsbench.testing.oracle import Oracle
+    from tsbench.testing.stand import Stand
 
 
 def _moment(at_ns: int) -> str:

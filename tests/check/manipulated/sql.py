@@ -18,8 +18,8 @@ from tsbench.encode.sql import EPOCH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.check.oracle import Oracle
-    from tests.check.stand import Stand
+    from tsbench.testing.oracle import Oracle
+    from tsbench.testing.stand import Stand
 
 VALUE, PARTIAL, TAGS, EXTRA = Flaw.WRONG_VALUE, Flaw.PARTIAL, Flaw.OTHER_TAGS, Flaw.EXTRA
 MISSING, UNWRITTEN, DUPLICATE = Flaw.MISSING, Flaw.UNWRITTEN, Flaw.DUPLICATE

@@ -13,23 +13,23 @@ import duckdb
 import numpy as np
 import pytest
 
-from tests.targets import data
-from tests.targets.contract import TargetContract
-from tests.targets.data import CPU, START_NS, S
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.targets.base import Statement, Unsupported
 from tsbench.targets.duckdb import TARGET
 from tsbench.targets.duckdb.schemas import COLUMNS
+from tsbench.testing import data
+from tsbench.testing.contract import TargetContract
+from tsbench.testing.data import CPU, START_NS, S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Measurement
     from tsbench.targets.base import Payload, Schema, Session
     from tsbench.targets.target import Target
+    from tsbench.testing.contract_base import Alteration, Point
 
 ENDLESS = Statement("SELECT count(*) FROM range(10000000000) a, range(10000000000) b WHERE a.range + b.range < 0")
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from tests.targets import data
-from tests.targets.data import CPU, START_NS
 from tsbench.errors import UserMistake
 from tsbench.model import WriteMode
 from tsbench.servers.programs import cached_program
 from tsbench.targets.influxdb.http_api import COLD
 from tsbench.targets.influxdb.server import InfluxServer1, InfluxServer2
 from tsbench.targets.registry import get
+from tsbench.testing import data
+from tsbench.testing.data import CPU, START_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,22 +9,22 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from tests.targets import data
-from tests.targets.contract import TargetContract, round_trip
-from tests.targets.data import CPU, START_NS, S
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, PartialWrite, WriteMode
 from tsbench.targets.base import Payload
 from tsbench.targets.influxdb.v1 import TAGS, TARGET
+from tsbench.testing import data
+from tsbench.testing.contract import TargetContract, round_trip
+from tsbench.testing.data import CPU, START_NS, S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Measurement
     from tsbench.servers.base import Server
     from tsbench.targets.base import Schema, Session
     from tsbench.targets.target import Target
+    from tsbench.testing.contract_base import Alteration, Point
 
 _numbers = itertools.count()
 

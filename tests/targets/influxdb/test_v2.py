@@ -12,24 +12,24 @@ from influxdb_client.client.influxdb_client import InfluxDBClient
 from influxdb_client.client.write_api import SYNCHRONOUS
 from influxdb_client.domain.dialect import Dialect
 
-from tests.targets import data
-from tests.targets.contract import TargetContract
-from tests.targets.data import CPU, START_NS, S
 from tests.targets.influxdb.test_v1 import conflicting, line_of, settled_at
 from tsbench.cli.main import main
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Outcome, PartialWrite, WriteMode
 from tsbench.targets.influxdb import flux
 from tsbench.targets.influxdb.v2 import MARK
+from tsbench.testing import data
+from tsbench.testing.contract import TargetContract
+from tsbench.testing.data import CPU, START_NS, S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Measurement
     from tsbench.servers.base import Server
     from tsbench.targets.base import Payload, Schema, Session
     from tsbench.targets.target import Target
+    from tsbench.testing.contract_base import Alteration, Point
 
 _numbers = itertools.count()
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from pymongo.database import Database
 
-    from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Measurement
+    from tsbench.testing.contract_base import Alteration, Point
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Document = dict[str, Any]

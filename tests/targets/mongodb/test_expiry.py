@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.check.stand import SEED, Stand
 from tests.cli.support import Command, content, failed_gates, only
-from tests.targets import data
-from tests.targets.data import CPU
 from tests.targets.mongodb import bare
 from tsbench.check.audit import count_stored
 from tsbench.check.expiry import Expiry
 from tsbench.targets.mongodb import TARGET
 from tsbench.targets.mongodb.schemas import BUCKETED, PER_POINT, PER_POINT_INDEXED, PER_VALUE
+from tsbench.testing import data
+from tsbench.testing.data import CPU
+from tsbench.testing.stand import SEED, Stand
 from tsbench.units import NS_PER_S
 from tsbench.workload.world import World, WorldSpec
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.targets import data
-from tests.targets.data import CPU, START_NS, S
 from tsbench.model import Latest, Raw, Window, WriteMode
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.parts import TimeoutPart
 from tsbench.targets.mongodb import TARGET, explain
 from tsbench.targets.mongodb.schemas import PER_POINT, PER_POINT_INDEXED
 from tsbench.targets.registry import TARGETS
+from tsbench.testing import data
+from tsbench.testing.data import CPU, START_NS, S
 
 SCAN = {"stage": "COLLSCAN", "direction": "forward"}
 INDEX = {"stage": "FETCH", "inputStage": {"stage": "IXSCAN", "indexName": "time_1"}}
@@ -66,9 +66,9 @@ def test_a_real_server_says_which_index_it_uses_and_leaves_open_what_it_does_not
 @pytest.mark.mongodb
 def test_a_run_gets_the_plan_through_its_limits_where_the_database_reports_it(mongodb_endpoint: str) -> None:
     statement = PER_POINT.compile(Latest(CPU, ("busy",)))
-    for target, endpoint in (("mongodb", mongodb_endpoint), ("memory", "memory://plans")):
+    for target, endpoint in (("mongodb", mongodb_endpoint), ("null", "null://")):
         schema = next(iter(TARGETS[target].schemas.values()))
         session = Limits(TimeoutPart(), endpoint).connect(TARGETS[target], schema)
         session.run(schema.create([CPU], data.shared_tags()))
-        assert (session.explain(statement) is None) is (target == "memory")
+        assert (session.explain(statement) is None) is (target == "null")
         session.close()

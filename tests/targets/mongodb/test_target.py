@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.targets import data
-from tests.targets.contract import TargetContract
-from tests.targets.contract_base import ALL
-from tests.targets.data import CPU, START_NS, S
 from tests.targets.mongodb import bare
 from tsbench.check.comparison import canonical
 from tsbench.errors import UserMistake
 from tsbench.model import Count, Latest, OpError, Outcome, PartialWrite, WriteMode
 from tsbench.targets.mongodb import TARGET
 from tsbench.targets.mongodb.schemas import BUCKETED, PER_POINT, PER_VALUE, TIMESERIES, TIMESERIES_INDEXED
+from tsbench.testing import data
+from tsbench.testing.contract import TargetContract
+from tsbench.testing.contract_base import ALL
+from tsbench.testing.data import CPU, START_NS, S
 
 if TYPE_CHECKING:
     from tsbench.targets.base import Payload, Schema, Session

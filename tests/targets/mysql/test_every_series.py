@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.targets.data import START_NS, S
 from tests.targets.mysql.support import new_database
 from tsbench.model import Above, Bucketed, Grouped, Latest, Raw, Stored, Window, WriteMode
 from tsbench.targets.base import Statement
 from tsbench.targets.mysql import MARIADB, MYSQL
+from tsbench.testing.data import START_NS, S
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ IN_GREENLETS = """
 from gevent import monkey
 monkey.patch_all()
 import sys, time, gevent
-from tests.targets import data
-from tests.targets.data import CPU, START_NS, S
+from tsbench.testing import data
+from tsbench.testing.data import CPU, START_NS, S
 from tsbench.drive.session_calls import GreenletWaiter
 from tsbench.model import Count, OpError, WriteMode
 from tsbench.targets.base import Statement

@@ -11,13 +11,13 @@ from urllib.parse import parse_qsl, urlsplit
 import numpy as np
 import pytest
 
-from tests.targets import data
-from tests.targets.data import CPU, START_NS, S
 from tests.targets.mysql.support import bare, new_database
 from tsbench.errors import UserMistake
 from tsbench.model import Count, OpError, Outcome, WriteMode
 from tsbench.targets.base import Statement
 from tsbench.targets.mysql import MARIADB, MYSQL
+from tsbench.testing import data
+from tsbench.testing.data import CPU, START_NS, S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

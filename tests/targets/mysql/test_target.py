@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from tests.targets import data
-from tests.targets.contract import TargetContract
-from tests.targets.data import START_NS, S
 from tests.targets.mysql.support import bare, new_database
 from tsbench.targets.mysql.schemas import SCHEMAS
+from tsbench.testing import data
+from tsbench.testing.contract import TargetContract
+from tsbench.testing.data import START_NS, S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Measurement, WriteMode
     from tsbench.targets.base import Payload, Schema, Session
     from tsbench.targets.mysql.server import MariadbServer, MysqlServer
     from tsbench.targets.target import Target
+    from tsbench.testing.contract_base import Alteration, Point
 
 COMPRESSED: Mapping[str, str] = {"innodb-compressed": "innodb", "innodb-compressed-by-time": "innodb-by-time"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.targets import data
-from tests.targets.data import CPU, DISK, START_NS, S
 from tests.targets.mysql.support import bare, new_database
 from tsbench.errors import UserMistake
 from tsbench.model import WriteMode
 from tsbench.targets.base import Statement
 from tsbench.targets.mysql import MARIADB, MYSQL
 from tsbench.targets.mysql.server import MariadbServer
+from tsbench.testing import data
+from tsbench.testing.data import CPU, DISK, START_NS, S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

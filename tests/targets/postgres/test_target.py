@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from tests.targets import data
-from tests.targets.contract import TargetContract
-from tests.targets.data import CPU, LAG, START_NS, S
 from tsbench.errors import UserMistake
 from tsbench.model import Bucketed, Measurement, OpError, Outcome, Window, WriteMode
 from tsbench.servers.process import free_port
@@ -22,14 +19,17 @@ from tsbench.targets.base import Statement, Unsupported
 from tsbench.targets.pgwire.login import parameters
 from tsbench.targets.postgres import TARGET, TIMESCALE
 from tsbench.targets.postgres.schemas import BRIN, BTREE, COMPRESSED, HYPERTABLE
+from tsbench.testing import data
+from tsbench.testing.contract import TargetContract
+from tsbench.testing.data import CPU, LAG, START_NS, S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from tests.targets.contract_base import Alteration, Point
     from tsbench.targets.base import Payload, Schema, Session
     from tsbench.targets.target import Target
+    from tsbench.testing.contract_base import Alteration, Point
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

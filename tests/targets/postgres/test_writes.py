@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from tests.targets import data
-from tests.targets.data import CPU, START_NS, S
 from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.targets.base import Statement
 from tsbench.targets.postgres import TARGET
 from tsbench.targets.postgres.schemas import BTREE
+from tsbench.testing import data
+from tsbench.testing.data import CPU, START_NS, S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,22 +10,22 @@ import numpy as np
 import psycopg
 import pytest
 
-from tests.targets import data
-from tests.targets.contract import TargetContract
-from tests.targets.data import CPU, LAG, START_NS, S
 from tsbench.errors import UserMistake
 from tsbench.model import Bucketed, Field, Measurement, OpError, Outcome, Raw, Window, WriteMode
 from tsbench.targets.base import Payload, Unsupported
 from tsbench.targets.questdb import TARGET
 from tsbench.targets.questdb.schemas import DEDUP, ApplyWal
+from tsbench.testing import data
+from tsbench.testing.contract import TargetContract
+from tsbench.testing.data import CPU, LAG, START_NS, S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Batch
     from tsbench.targets.base import Schema, Session
     from tsbench.targets.questdb.server import QuestServer
+    from tsbench.testing.contract_base import Alteration, Point
 
 _BEHIND = "SELECT count(*) FROM wal_tables() WHERE sequencerTxn > writerTxn AND NOT suspended"
 

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.targets import data
-from tests.targets.contract import TargetContract
-from tests.targets.data import CPU, START_NS, S
 from tsbench.errors import UserMistake
 from tsbench.model import Measurement, OpError, Outcome, WriteMode
 from tsbench.targets.base import Statement
 from tsbench.targets.sqlite import TARGET
 from tsbench.targets.sqlite.schemas import WAL
+from tsbench.testing import data
+from tsbench.testing.contract import TargetContract
+from tsbench.testing.data import CPU, START_NS, S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.targets.contract_base import Alteration, Point
     from tsbench.targets.base import Payload, Schema, Session
     from tsbench.targets.target import Target
+    from tsbench.testing.contract_base import Alteration, Point
 
 
 class TestSqlite(TargetContract):

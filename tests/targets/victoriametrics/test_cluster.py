@@ -11,7 +11,6 @@ import pytest
 
 from tests.drive.support import document
 from tests.faults.proxy import Behaviour, Link, Proxy
-from tests.targets.data import CPU, START_NS
 from tests.targets.victoriametrics.test_target import write
 from tsbench.check.comparison import canonical
 from tsbench.check.stored_rows import Flaw, compare_canonical
@@ -24,6 +23,7 @@ from tsbench.targets.victoriametrics import TARGET
 from tsbench.targets.victoriametrics.cluster import Queue, _newest, merged
 from tsbench.targets.victoriametrics.schemas import FIELDS
 from tsbench.targets.victoriametrics.server import VictoriaAgent, VictoriaCluster, VictoriaServer
+from tsbench.testing.data import CPU, START_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,6 @@ from urllib.parse import urlencode, urlsplit
 import numpy as np
 import pytest
 
-from tests.targets import data
-from tests.targets.contract import TargetContract
-from tests.targets.data import CPU, LAG, START_NS, S
 from tsbench.errors import UserMistake
 from tsbench.model import (
     Above,
@@ -33,14 +30,17 @@ from tsbench.targets.base import Payload, Unsupported
 from tsbench.targets.victoriametrics import TARGET
 from tsbench.targets.victoriametrics.schemas import FIELDS, Flush
 from tsbench.targets.victoriametrics.server import VictoriaServer
+from tsbench.testing import data
+from tsbench.testing.contract import TargetContract
+from tsbench.testing.data import CPU, LAG, START_NS, S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from tests.targets.contract_base import Alteration, Point
     from tsbench.model import Batch
     from tsbench.targets.base import Schema, Session
+    from tsbench.testing.contract_base import Alteration, Point
 
 _numbers = itertools.count()
 MS = 1_000_000

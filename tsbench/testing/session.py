@@ -8,9 +8,9 @@ import polars as pl
 
 from tsbench.model import OpError, Outcome, Query, Rows
 from tsbench.targets.base import Session
-from tsbench.targets.memory.answer_key import AnswerKey, Table
-from tsbench.targets.memory.schemas import KEEP, CreateTable, DropTable, SortTable
 from tsbench.targets.session import not_mine
+from tsbench.testing.answer_key import AnswerKey, Table
+from tsbench.testing.schemas import KEEP, CreateTable, DropTable, SortTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

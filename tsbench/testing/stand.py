@@ -10,7 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tests.check.oracle import Oracle
 from tsbench.check.answers import Answers, ask, read_back
 from tsbench.check.audit import account, count_stored
 from tsbench.check.gold import Gold
@@ -19,6 +18,7 @@ from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, Window, WriteMode
 from tsbench.results.ledger import read_ledgers
 from tsbench.run.bulk_load import bulk_load
+from tsbench.testing.oracle import Oracle
 from tsbench.units import NS_PER_S
 from tsbench.workload.queries import QUERIES, fit
 from tsbench.workload.world import World, WorldSpec

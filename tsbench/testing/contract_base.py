@@ -6,13 +6,10 @@ import subprocess
 import sys
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import pytest
 
-from tests.targets import data
-from tests.targets.data import CPU, DISK, LAG, WIDE
 from tsbench.check.comparison import canonical, compare, floats_of
 from tsbench.model import (
     Batch,
@@ -22,9 +19,11 @@ from tsbench.model import (
     Query,
     WriteMode,
 )
-from tsbench.targets.memory.schemas import KEEP, REPLACE
-from tsbench.targets.memory.session import MemorySession
 from tsbench.targets.registry import TARGETS
+from tsbench.testing import data
+from tsbench.testing.data import CPU, DISK, LAG, WIDE
+from tsbench.testing.schemas import KEEP, REPLACE
+from tsbench.testing.session import MemorySession
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,10 +33,9 @@ if TYPE_CHECKING:
 
 Point = tuple[Any, ...]
 ALL = (CPU, DISK, LAG, WIDE)
-ROOT = Path(__file__).parents[2]
 _ELSEWHERE = """
 import sys
-from tests.targets.data import CPU
+from tsbench.testing.data import CPU
 from tsbench.model import Count
 from tsbench.targets.registry import get
 name, url, layout = sys.argv[1:]
@@ -131,10 +129,15 @@ class ContractBase:
         """A session and a payload of which the database will not take so many points; None if it takes any."""
         return None
 
+    @classmethod
+    def the_target(cls) -> Target:
+        """The target; one that is not registered is returned by a method of its own."""
+        return TARGETS[cls.name]
+
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         everywhere = metafunc.definition.get_closest_marker("every_layout") is not None
         left_out = {*self.absent, *(() if everywhere else self.variants)}
-        schemas = [s for s in TARGETS[self.name].schemas.values() if s.name not in left_out]
+        schemas = [s for s in self.the_target().schemas.values() if s.name not in left_out]
         if {"schema", "mode"} <= set(metafunc.fixturenames):
             both = [(s, m) for s in schemas for m in sorted(s.modes)]
             metafunc.parametrize(("schema", "mode"), both, ids=[f"{s.name}-{m}" for s, m in both])
@@ -143,7 +146,7 @@ class ContractBase:
 
     @pytest.fixture
     def target(self) -> Target:
-        return TARGETS[self.name]
+        return self.the_target()
 
     @pytest.fixture
     def session(self, target: Target, url: str, schema: Schema) -> Iterator[Session]:
@@ -166,13 +169,13 @@ class ContractBase:
 
     def scattered(self, measurement: Measurement, points: int, seed: int) -> list[Batch]:
         """Batches of points as close in time as the target tells apart."""
-        step_ns = TARGETS[self.name].resolution_ns
+        step_ns = self.the_target().resolution_ns
         return data.scattered(measurement, data.shared_tags(), points, seed, step_ns=step_ns)
 
     def opens_elsewhere(self, url: str, schema: Schema) -> bool:
         """Another process can open the database and find the table there."""
         command = [sys.executable, "-c", _ELSEWHERE, self.name, url, schema.name]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False).returncode == 0
+        return subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
 
     @staticmethod
     def ask(session: Session, schema: Schema, query: Query) -> Any:

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from tsbench.servers.embedded import InMemoryServer
 from tsbench.targets import endpoint
-from tsbench.targets.memory.schemas import KEEP, REPLACE
 from tsbench.targets.target import Access, Driver, Endpoint, Target
+from tsbench.testing.schemas import KEEP, REPLACE
 
 
 class MemoryServer(InMemoryServer):
@@ -34,11 +34,11 @@ TARGET = Target(
     form="memory://NAME",
     schemes=("memory",),
     schemas={s.name: s for s in (KEEP, REPLACE)},
-    parser="tsbench.targets.memory:parse",
-    opener="tsbench.targets.memory.session:connect",
-    server="tsbench.targets.memory:MemoryServer",
+    parser="tsbench.testing.memory:parse",
+    opener="tsbench.testing.session:connect",
+    server="tsbench.testing.memory:MemoryServer",
     driver=Driver("polars", "report", ("polars",)),
     durable=False,
-    access=Access.OPENER,
+    access=Access.ONE_PROCESS,
     embedded=True,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tsbench.model import Count, Outcome
-from tsbench.targets.memory.answer_key import AnswerKey
+from tsbench.testing.answer_key import AnswerKey
 
 if TYPE_CHECKING:
     import numpy as np
