@@ -19,7 +19,6 @@ from tests.hostile.doors import SECRET, Channel, FakeServer, environment
 from tsbench.cli.main import main
 from tsbench.errors import UserMistake
 from tsbench.run.time_limits import Limits
-from tsbench.targets import credentials
 from tsbench.targets.registry import get
 
 if TYPE_CHECKING:
@@ -294,17 +293,6 @@ def test_the_cause_is_named_in_one_line_at_once(
     assert words in line
     assert "Topology" not in line
     assert took_s < 20  # of a busy machine; 2 s for MongoDB, 4 for others, on an idle one
-
-
-@pytest.mark.filterwarnings("error")
-def test_an_option_leads_mongodbs_client_to_no_other_server_than_the_one_of_the_endpoint(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv(credentials.ENTITLED, "mongodb://own/tsbench")
-    url = "mongodb://foreign/tsbench?directConnection=false&readPreferenceTags=a:b&readPreferenceTags=a:c"
-    found: Any = get("mongodb").parse(url)
-    assert found.for_driver.count("directConnection") == 1
-    assert found.for_driver.endswith("directConnection=true")
 
 
 @pytest.mark.parametrize("token", ["a\r\nX-Other: y", "a\nb", "a\x00b"])

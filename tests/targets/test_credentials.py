@@ -1,28 +1,17 @@
-"""Which endpoint may receive which secret, and where a secret is refused."""
+"""Where a secret comes from, and where one is refused."""
 
 from __future__ import annotations
 
 import os
-import socket
 import string
-import struct
-import subprocess
-import threading
-from base64 import b64encode
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
+from pathlib import Path  # noqa: TC003
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.net.loopback import Loopback
 from tsbench.errors import UserMistake
-from tsbench.targets import credentials, registry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tsbench.targets import credentials
 
 SENTINEL = "sentinel4711"
 OWN = "postgresql://me@db.example:5432/bench"
@@ -34,8 +23,6 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [*credentials.DATABASE, "TSBENCH_WEB_PASSWORD"]
     for name in (*names, *(f"{name}_FILE" for name in names), "PGPASSWORD", "PGPASSFILE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv(credentials.ENTITLED, "")  # so that it is put back, whatever a test makes of it
-    monkeypatch.delenv(credentials.ENTITLED)
 
 
 # --- the loader -------------------------------------------------------------------------------------------------------
@@ -76,162 +63,6 @@ def test_a_file_without_a_secret_is_named_in_one_line(
 
 
 # --- whom they belong to ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("other", "same"),
-    [
-        (OWN, True),
-        ("postgresql://me@db.example:5432/another", True),
-        ("postgresql://me@DB.Example:5432", True),
-        ("postgresql://me@db.example:5432/bench?gzip=1", True),
-        ("postgresql://you@db.example:5432/bench", False),
-        ("postgresql://db.example:5432/bench", False),
-        ("postgresql://me@db.example:5433/bench", False),
-        ("postgresql://me@db.example/bench", False),
-        ("postgresql://me@db.example.evil.example:5432/bench", False),
-        ("http://me@db.example:5432/bench", False),
-        ("postgresql://me@db.example:5432/bench?host=evil.example", False),
-        ("postgresql://me@db.example:5432/bench?%68ost=evil.example", False),
-        ("postgresql://me@db.example:5432/bench?service=evil", False),
-        ("postgresql://me@db.example:5432@evil.example/bench", False),
-        ("postgresql://me@db.example:5432,evil.example/bench", False),
-        ("postgresql://me@db.example:5432#@evil.example/bench", False),
-        ("postgresql://me@db.example:5432?gzip=@evil.example/bench", False),
-        ("postgresql://me@db.example:5432\\@evil.example/bench", False),
-        ("postgresql://me@db.example:5432\t/bench", False),
-        ("", False),
-    ],
-)
-def test_secrets_belong_to_a_user_at_a_server_whatever_the_database_there(
-    monkeypatch: pytest.MonkeyPatch, other: str, same: bool
-) -> None:
-    monkeypatch.setenv("TSBENCH_PASSWORD", SENTINEL)
-    credentials.entitle(OWN)
-    assert credentials.is_entitled(other) is same
-    assert credentials.read_for(other, "TSBENCH_PASSWORD") == (SENTINEL if same else None)
-    credentials.shed(other)
-    assert ("TSBENCH_PASSWORD" in os.environ) is (same or not other)
-    credentials.shed("")
-    assert os.environ["TSBENCH_PASSWORD"] == SENTINEL
-
-
-def test_a_user_whose_name_a_parser_might_take_for_the_host_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    credentials.entitle("postgresql://db.example")
-    for form in ("postgresql://db.example?gzip=@evil.example/x", "postgresql://db.example#@evil.example/x"):
-        assert not credentials.is_entitled(form)
-
-
-def test_without_an_endpoint_at_the_start_secrets_belong_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TSBENCH_PASSWORD", SENTINEL)
-    assert credentials.read_for(OWN, "TSBENCH_PASSWORD") == SENTINEL, "nothing was said: the endpoint is the user's own"
-    credentials.entitle("")
-    assert credentials.read_for(OWN, "TSBENCH_PASSWORD") is None
-    credentials.entitle(OWN)
-    assert credentials.read_for(OWN, "TSBENCH_PASSWORD") == SENTINEL
-
-
-@pytest.mark.parametrize(
-    "option", ["passfile=/etc/shadow", "service=x", "sslkey=/etc/key", "host=/run", "%74oken_file=/x"]
-)
-def test_a_form_cannot_name_a_file_of_this_machine(option: str) -> None:
-    credentials.entitle("")
-    with pytest.raises(UserMistake, match="cannot be given here"):
-        credentials.check_foreign(f"postgresql://me@h/db?{option}", "endpoint")
-
-
-def test_another_server_finds_nothing_in_the_environment_and_the_next_test_of_the_own_one_finds_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    names = (
-        "PGPASSWORD",
-        "PGSERVICE",
-        "PGUSER",
-        "AWS_SECRET_ACCESS_KEY",
-        "KRB5CCNAME",
-        "TSBENCH_TOKEN",
-        "SSH_AUTH_SOCK",
-    )
-    for name in names:
-        monkeypatch.setenv(name, SENTINEL)
-    credentials.entitle(OWN)
-    before = dict(os.environ)
-    for foreign in ("postgresql://me@evil.example/x", "mysql://me@evil.example/x"):
-        credentials.shed(foreign)
-        left = subprocess.run(["/usr/bin/env"], capture_output=True, text=True, check=True).stdout
-        assert SENTINEL not in left
-        assert Path.home() == Path(credentials.NOWHERE)
-        assert not credentials.is_entitled(foreign)
-        assert credentials.whole_environment()["PGPASSWORD"] == SENTINEL
-    credentials.shed(OWN)
-    assert dict(os.environ) == before
-
-
-@contextmanager
-def postgres_that_asks_for_a_password() -> Iterator[tuple[int, list[bytes]]]:
-    """Start a stranger's server that asks for a PostgreSQL password in plain text; record all bytes."""
-    sent: list[bytes] = []
-
-    def serve() -> None:
-        while True:
-            try:
-                client, _ = listener.accept()
-            except OSError:
-                return
-            with client:
-                client.settimeout(5)
-                while data := client.recv(65_536):
-                    sent.append(data)
-                    if data[4:8] in {struct.pack("!I", code) for code in (80_877_103, 80_877_104)}:
-                        client.sendall(b"N")  # no TLS, no GSSAPI
-                    else:
-                        client.sendall(b"R" + struct.pack("!II", 8, 3) if data[:1] != b"p" else b"E\0\0\0\x05\0")
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=serve, daemon=True).start()
-        yield listener.getsockname()[1], sent
-        listener.shutdown(socket.SHUT_RDWR)
-
-
-@pytest.mark.parametrize("variable", ["TSBENCH_PASSWORD", "PGPASSWORD", "PGPASSFILE"])
-def test_a_postgresql_that_the_password_is_not_for_never_sees_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
-    passfile = tmp_path / "pgpass"
-    passfile.write_text(f"*:*:*:*:{SENTINEL}\n")
-    passfile.chmod(0o600)
-    monkeypatch.setenv(variable, str(passfile) if variable == "PGPASSFILE" else SENTINEL)
-    target = registry.get("postgres")
-    monkeypatch.setenv(credentials.ENTITLED, OWN)
-    with pytest.raises(UserMistake, match="name the user"):  # not the one of this machine
-        target.connect("postgresql://127.0.0.1:9/x", target.schemas["btree"], timeout_s=3)
-    for entitled in (True, False):
-        with postgres_that_asks_for_a_password() as (port, sent):
-            endpoint = f"postgresql://me@127.0.0.1:{port}/x?require_auth=password"  # else none gets it without TLS
-            monkeypatch.setenv(credentials.ENTITLED, endpoint if entitled else OWN)
-            with pytest.raises(UserMistake) as caught:
-                target.connect(endpoint, target.schemas["btree"], timeout_s=3)
-            assert sent, "it was asked"
-            assert any(SENTINEL.encode() in data for data in sent) is entitled
-            assert ("no secret was sent" in str(caught.value)) is not entitled
-
-
-def test_an_influxdb_that_the_secrets_are_not_for_never_sees_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in credentials.DATABASE:
-        monkeypatch.setenv(name, SENTINEL)
-    ends = {"influxdb1": "http://me@127.0.0.1:{}/x", "influxdb2": "http://127.0.0.1:{}/?org=o&bucket=b"}
-    spellings = SENTINEL.encode(), b64encode(f"me:{SENTINEL}".encode())
-    for name, form in ends.items():
-        for entitled in (True, False):
-            with Loopback(lambda peer, _: peer.send(REFUSAL)) as server:
-                endpoint = form.format(server.port)
-                monkeypatch.setenv(credentials.ENTITLED, endpoint if entitled else OWN)
-                with pytest.raises(UserMistake) as caught:
-                    registry.get(name).connect(endpoint, registry.get(name).schemas["tags"], timeout_s=3)
-                seen = b"".join(server.requests)
-                assert seen
-                assert any(spelling in seen for spelling in spellings) is entitled
-                assert ("no secret was sent" in str(caught.value)) is not entitled
 
 
 # --- where they may not be --------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from tsbench.results.process import TIMES, Times
 from tsbench.servers.children import KILLED_S, Child, how_it_ended
 from tsbench.servers.interrupts import Deferral
 from tsbench.servers.process import free_port
-from tsbench.targets import credentials
 from tsbench.targets.credentials import WEB_PASSWORD, secret_for
 from tsbench.units import NS_PER_S
 
@@ -125,7 +124,7 @@ def command(spec: RunSpec) -> list[str]:
 def environment(run: RunDir, endpoint: str) -> dict[str, str]:
     """Return the child's environment: ours without Locust's own variables, which would change the run."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("LOCUST_")}
-    ours = {"TSBENCH_RUN": str(run.path.absolute()), "TSBENCH_ENDPOINT": endpoint, credentials.ENTITLED: endpoint}
+    ours = {"TSBENCH_RUN": str(run.path.absolute()), "TSBENCH_ENDPOINT": endpoint}
     return {**inherited, **ours}
 
 

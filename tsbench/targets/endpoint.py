@@ -44,7 +44,7 @@ def check_text(endpoint: str) -> str:
         that are not UTF-8; if it is too long, or an option names a FIFO.
     """
     credentials.refuse_secrets(endpoint, "the endpoint")
-    shown = shortened(endpoint.rpartition("@")[2].partition("?")[0], 200)
+    shown = shortened(credentials.without_login(endpoint), 200)
     if len(endpoint) > _MOST:
         raise UserMistake(f"{shown}: the endpoint has {len(endpoint):,} characters; at most {_MOST:,} are taken")
     try:
@@ -92,7 +92,7 @@ def parse(
         raise UserMistake(f"'{shown}': port 0 is out of range (1-65535)")
     if hosts and not re.fullmatch(hosts, url.hostname or "", re.IGNORECASE):
         raise UserMistake(f"{wrong}: '{url.hostname}' is no host name; {cure}")
-    if odd := sorted(options.keys() - target.options.keys()):
+    if odd := sorted(options.keys() - {*target.options}):
         known = f"there are {', '.join(target.options)}"
         raise UserMistake(f"'{shown}': the option '{shortened(odd[0])}' does not exist; {known}")
     if not re.fullmatch(r"(?:[\w.-]+:\d{1,5},?)*", options.get("nodes", "")):

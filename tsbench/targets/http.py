@@ -239,7 +239,7 @@ def _claiming(session: Openable, of: Endpoint, login: str) -> Iterator[None]:
     except OpError as error:
         session.close()
         if error.cause == "permission":
-            cure = credentials.cure(of.url, f"{of.target.secrets[0]}(_FILE)")
+            cure = f"set {of.target.secrets[0]}(_FILE)"
             raise UserMistake(f"{of.shown} refuses the {login}: {error}; {cure}") from error
         is_plain = "[SSL" in str(error) and "CERTIFICATE" not in str(error)
         cure = "does it speak TLS? Write http:// if not" if is_plain else f"is {of.target.label} running there?"

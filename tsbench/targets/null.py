@@ -19,7 +19,7 @@ from tsbench.model import Batch, Codes, Measurement, OpError, Outcome, Query, Ro
 from tsbench.servers.embedded import InMemoryServer
 from tsbench.targets import endpoint
 from tsbench.targets.base import NothingKept, Payload, Schema, Session, Statement
-from tsbench.targets.target import Endpoint, Option, Target
+from tsbench.targets.target import Endpoint, Target
 from tsbench.text import shortened
 from tsbench.units import parse_duration_ns
 
@@ -148,7 +148,7 @@ TARGET = Target(
     form="null://?service=1ms",
     schemes=("null",),
     schemas={"none": NullSchema()},
-    options=dict.fromkeys(_OPTIONS, Option.LEADS),
+    options=(*_OPTIONS,),
     parser="tsbench.targets.null:parse",
     opener="tsbench.targets.null:connect",
     server="tsbench.targets.null:NullServer",

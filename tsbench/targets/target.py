@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
@@ -26,18 +26,6 @@ class Access(StrEnum):
 
     ANY_PROCESS = "any process"
     ONE_PROCESS = "one process at a time"
-
-
-class Option(Enum):
-    """The meaning of an endpoint's option, for secrets: an endpoint with another value may be another server's.
-
-    Endpoints that differ only in options WITHIN a server are the same one's. HARMLESS ones name neither another server
-    nor a file, so that a web form may give them. All others may LEAD to another server, or to a file of this machine.
-    """
-
-    WITHIN = "selects something within the server"
-    HARMLESS = "says how to connect"
-    LEADS = "may name another server or a file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +158,8 @@ class Target:
     """Place of the class of several nodes of the server that tsbench can start; it takes `nodes` and `replicas` too."""
     nodes_are_copies: bool = False
     """Whether each of several nodes comes to have all points, and answers queries by itself."""
-    options: Mapping[str, Option] = field(default_factory=dict)
-    """Options of its endpoints with their meaning; a driver may know more, each of which LEADS anywhere."""
+    options: tuple[str, ...] = ()
+    """Options of its endpoints; a driver may know more."""
     driver: Driver | None = None
     """The package to install beside tsbench's own; None where sessions need none."""
     greetings: tuple[bytes, ...] = ()

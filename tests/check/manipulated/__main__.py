@@ -64,7 +64,7 @@ DATABASES: dict[str, tuple[Callable[[Path], Server], str, Layouts, Any]] = {
 
 
 KNOWN_MISSED = {("InfluxDB 2", "a text in place of a number, in another month")}
-"""What `docs/limits.md` says that it is not found."""
+"""What `pages of the databases say that it is not found."""
 
 
 def checked(name: str, place: Path, only: Sequence[str]) -> Iterator[tuple[str, list[Result]]]:

@@ -1,4 +1,4 @@
-"""Forms of the web UI cannot send secrets to other servers: real servers, and a proxy that records all bytes."""
+"""The start form takes the endpoints of the start and no others: real servers, and a proxy that records all bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import psutil
 import pytest
 
 from tests.drive.webui.browser import wait_until
@@ -93,53 +92,29 @@ def served(tmp_path: Path) -> Iterator[Callable[..., Served]]:
         one.close()
 
 
-@pytest.mark.slow
 @getattr(pytest.mark, "influxdb-1.8")
-@pytest.mark.parametrize("words", [(), ("--processes", "2")], ids=["one process", "a master with workers"])
-def test_an_endpoint_of_the_form_is_used_without_a_password_where_none_was_given_at_the_start(
-    served: Callable[..., Served], strangers: Callable[[], Stranger], words: tuple[str, ...]
-) -> None:
-    locust, stranger = served(*words), strangers()
-    if words:
-        wait_until(lambda: locust.get("/worker-count").json()["worker_count"] == 2, "two workers")
-    locust.start(4, endpoint=f"http://me@127.0.0.1:{stranger.port}/form")
-    wait_until(lambda: locust.live()["trouble"] or locust.rows("writes"), "writes")
-    assert locust.live()["trouble"] == ""
-    locust.post("/stop")
-    wait_until(lambda: not locust.live()["report"], "the checks")
-    assert stranger.connections > 1
-    assert not stranger.was_told()
-
-
-@getattr(pytest.mark, "influxdb-1.8")
-def test_the_password_goes_to_the_endpoint_of_the_start_and_another_one_of_the_form_is_used_without_it(
+def test_the_form_offers_the_endpoints_of_the_start_and_takes_no_other(
     served: Callable[..., Served], strangers: Callable[[], Stranger]
 ) -> None:
-    own, other = strangers(), strangers()
-    endpoint = f"http://me@127.0.0.1:{own.port}/start"
-    locust = served("--endpoint", endpoint, "--processes", "2", AWS_SECRET_ACCESS_KEY=SENTINEL)
-    wait_until(lambda: locust.get("/worker-count").json()["worker_count"] == 2, "two workers")
-    for form in (f"http://me@127.0.0.1:{other.port}/start", f"http://you@127.0.0.1:{own.port}/start"):
-        locust.start(4, endpoint=form, host="")
-        wait_until(lambda: locust.live()["trouble"] or (locust.live()["running"] and locust.rows("writes")), "writes")
-        assert locust.live()["trouble"] == ""
-        helpers = [c for c in psutil.Process(locust.child.pid).children() if "bare.helper" in " ".join(c.cmdline())]
-        assert helpers
-        assert SENTINEL not in str([helper.environ() for helper in helpers])
-        locust.post("/stop")
-        wait_until(lambda: not locust.live()["report"], "the checks")
-        assert not own.was_told()
-    assert other.connections > 1
-    assert not other.was_told()
-    locust.start(4, endpoint=endpoint.replace("/start", "/another"), host="")
-    wait_until(lambda: locust.live()["running"] and locust.rows("writes"), "writes")
-    assert own.was_told()
+    first, second, other = (strangers() for _ in range(3))
+    given = [f"http://me@127.0.0.1:{one.port}/start" for one in (first, second)]
+    locust = served(*(word for endpoint in given for word in ("--endpoint", endpoint)))
+    page = locust.get("/").text
+    assert all(endpoint in page for endpoint in (*given, "a server that tsbench starts"))
+    for form in (f"http://me@127.0.0.1:{other.port}/start", f"http://you@127.0.0.1:{first.port}/start", "file:///x"):
+        assert "was not given at the start" in locust.refusal(endpoint=form, host="")
+        assert "was not given at the start" in locust.refusal(endpoint="", host=form)
+    assert other.connections == 0
+    locust.start(4, endpoint=given[1], host="")
+    wait_until(lambda: locust.live()["trouble"] or locust.rows("writes"), "writes")
+    assert locust.live()["trouble"] == ""
+    assert (first.was_told(), second.was_told()) == (False, True)
     locust.post("/stop")
     wait_until(lambda: not locust.live()["report"], "the checks")
 
 
 @getattr(pytest.mark, "influxdb-1.8")
-def test_workers_log_in_where_their_master_may(
+def test_workers_log_in_as_their_master_does(
     served: Callable[..., Served], strangers: Callable[[], Stranger], tmp_path: Path
 ) -> None:
     own = strangers()
@@ -150,14 +125,3 @@ def test_workers_log_in_where_their_master_may(
     # The last write that came is a worker's; it may not have come whole.
     wait_until(lambda: SPELLINGS[1] in own.received.rpartition(b"POST /write")[2], "a write with the log-in")
     locust.post("/stop")
-
-
-def test_a_form_cannot_have_a_file_of_this_machine_sent(tmp_path: Path) -> None:
-    (tmp_path / "private").write_text(f"*:*:*:*:{SENTINEL}\n")
-    (tmp_path / "private").chmod(0o600)
-    locust = Served(tmp_path, target="postgres", **FIRST_DATA).ready()
-    try:
-        refusal = locust.refusal(endpoint=f"postgresql://me@127.0.0.1:9/x?passfile={tmp_path / 'private'}")
-        assert "the option 'passfile' cannot be given here" in refusal
-    finally:
-        locust.close()

@@ -266,9 +266,9 @@ def test_a_password_in_the_form_is_refused_and_shown_nowhere(served: Callable[..
 
 @pytest.mark.slow
 def test_a_mistake_in_the_form_does_not_end_the_workers(served: Callable[..., Served], tmp_path: Path) -> None:
-    locust = served("--processes", "2")
-    wait_until(lambda: locust.get("/worker-count").json()["worker_count"] == 2, "two workers")
     (tmp_path / "a.db").write_text("no database, which is found only when the test is prepared" * 100)
+    locust = served("--processes", "2", "--endpoint", f"sqlite://{tmp_path / 'a.db'}")
+    wait_until(lambda: locust.get("/worker-count").json()["worker_count"] == 2, "two workers")
     locust.start(endpoint=f"sqlite://{tmp_path / 'a.db'}")
     wait_until(lambda: locust.live()["trouble"], "the refusal")
     wait_until(lambda: locust.get("/stats/requests").json()["state"] in {"ready", "stopped"}, "the test to end")

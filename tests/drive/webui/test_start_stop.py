@@ -37,7 +37,7 @@ LARGE = {"scale": "400", "load_window": "24h"}
         ("warmup", "-1s", "--warmup: '-1s' is not a duration"),
         ("warmup", "steady", "--warmup: 'steady' is for scenarios, whose number of users is constant; give a duration"),
         ("schema", "<b>", "--schema <b>: sqlite has wal, clustered"),
-        ("endpoint", "foo://x", "--endpoint: 'foo://x' is not an endpoint of SQLite"),
+        ("endpoint", "foo://x", "endpoint: foo://x was not given at the start; the form takes the endpoints of the"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_at_start_and_the_form_says_why(

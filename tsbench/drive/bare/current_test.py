@@ -24,7 +24,6 @@ from tsbench.errors import Broken, UserMistake
 from tsbench.results.rundir import dated
 from tsbench.results.summary import PHASES
 from tsbench.run.cleanup import left_lines
-from tsbench.targets import credentials
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ REPORT_EVERY_S = 10.0
 class StandaloneTest:
     """The test that is running, or is being prepared or checked; one at a time."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, endpoints: Collection[str]) -> None:
         self.coordinator = Coordinator(environment, lambda _environment: self.plan())
         self.coordinator.began.append(self._begin_encoding)
         self.coordinator.running.append(self._start_timer)
@@ -59,7 +58,7 @@ class StandaloneTest:
         self.run_time_s: float | None = None
         """Time from a test's first user to its end; None: until it is stopped."""
         self._timer: gevent.Greenlet | None = None
-        self._environment = environment
+        self._environment, self._endpoints = environment, endpoints
         self._helper: HelperProcess | None = None
         self._prepared: RunPlan | None = None
         self._checks: gevent.Greenlet | None = None
@@ -81,7 +80,7 @@ class StandaloneTest:
         """
         try:
             asked = with_form(options.given(self._environment), form)
-            spec_of(self._environment, asked, options.endpoint_in_form(asked), picked)
+            spec_of(self._environment, asked, options.endpoint_of(asked, self._endpoints), picked)
         except (UserMistake, Broken) as error:
             return str(error)
         return ""
@@ -112,9 +111,8 @@ class StandaloneTest:
             before.stop("the test was stopped before it began", interrupted=True)
         environment = self._environment
         asked = options.given(environment)
-        endpoint = options.endpoint_of(environment)
+        endpoint = options.endpoint_of(asked, self._endpoints)
         spec = spec_of(environment, asked, endpoint)
-        credentials.shed(endpoint)  # also for the helper process
         if (
             asked.headless
             and environment.shape_class is None

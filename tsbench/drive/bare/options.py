@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+import os
+from argparse import Action, ArgumentError, ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
 from tsbench.drive.user import TimeSeriesUser
 from tsbench.drive.webui import login
 from tsbench.errors import UserMistake
 from tsbench.targets import credentials, registry
+from tsbench.text import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from locust.argument_parser import LocustArgumentParser
     from locust.env import Environment
+
+
+STARTED = "a server that tsbench starts"
+"""The choice of the start form that is no endpoint."""
+
+
+class _Offered(list[str]):
+    """Choices of the start form. The parser takes any value: its own refusal would show one that holds a secret."""
+
+    def __contains__(self, _value: object) -> bool:
+        return True
+
+
+class _First(Action):
+    """An option that may be given several times: its value is the first one, and the start form offers all of them."""
+
+    def __call__(self, _parser: Any, namespace: Namespace, values: Any, _option: str | None = None) -> None:
+        if getattr(namespace, self.dest) == self.default:
+            setattr(namespace, self.dest, values)
 
 
 def add_options(parser: LocustArgumentParser) -> None:
@@ -30,8 +51,9 @@ def add_options(parser: LocustArgumentParser) -> None:
     schemas, first = _schemas()
     kinds: dict[str, Any] = {"choices": schemas} if schemas else {}
     unset = "" if schemas else "; empty: the target's first"
-    where = "URL; empty: start one"
-    add("--endpoint", env_var="TSBENCH_ENDPOINT", default="", help=where)
+    where = "URL of a server that runs; given several times, all are offered in the start form"
+    servers = _Offered([*_at_start(), STARTED])
+    add("--endpoint", env_var="TSBENCH_ENDPOINT", action=_First, default=STARTED, choices=servers, help=where)
     add("--schema", env_var="TSBENCH_SCHEMA", default=first, help=f"layout of the data{unset}", **kinds)
     add("--scale", type=int, env_var="TSBENCH_SCALE", default=100, help="hosts or devices that report")
     add("--seed", type=int, env_var="TSBENCH_SEED", default=1, help="the same seed gives the same data")
@@ -47,56 +69,51 @@ def given(environment: Environment) -> Namespace:
     return environment.parsed_options or Namespace()
 
 
-def endpoint_at_start(environment: Environment) -> str:
-    """Return the endpoint at the process's start, and restrict the environment's secrets to it.
+def offered(environment: Environment) -> tuple[str, ...]:
+    """Return the endpoints of the command line and the environment, the only ones that tests may use.
 
     Raises
     ------
     UserMistake
-        If it holds a secret.
+        If one holds a secret; it is removed from the options, which are shown and sent.
     """
-    endpoint = _endpoint(environment)
-    credentials.entitle(endpoint)
-    return endpoint
-
-
-def endpoint_of(environment: Environment) -> str:
-    """Return the endpoint in the command line, the environment or the start form; "" without one.
-
-    Raises
-    ------
-    UserMistake
-        If it holds a secret, or is another server than the one at the start, to which the secrets belong.
-    """
-    endpoint = _endpoint(environment)
-    credentials.check_foreign(endpoint, "endpoint")
-    return endpoint
-
-
-def endpoint_in_form(asked: Namespace) -> str:
-    """Return the endpoint in the fields of the start form, which are not yet the options of a test.
-
-    Raises
-    ------
-    UserMistake
-        As `endpoint_of`.
-    """
-    endpoint: str = asked.endpoint or asked.host or ""
-    credentials.refuse_secrets(endpoint, "--endpoint")
-    credentials.check_foreign(endpoint, "endpoint")
-    return endpoint
-
-
-def _endpoint(environment: Environment) -> str:
-    """Return --endpoint or Locust's --host; one with a secret is removed from the options, which are shown and sent."""
-    options = given(environment)
-    endpoint = options.endpoint or options.host or ""
+    asked = given(environment)
+    known = dict.fromkeys((*_at_start(), getattr(asked, "endpoint", ""), getattr(asked, "host", "") or ""))
+    endpoints = tuple(one for one in known if one not in {"", STARTED})
     try:
-        credentials.refuse_secrets(endpoint, "--endpoint")
+        for endpoint in endpoints:
+            credentials.refuse_secrets(endpoint, "--endpoint")
     except UserMistake:
-        options.endpoint, options.host, environment.host = "", None, None
+        asked.endpoint, asked.host, environment.host = "", None, None
         raise
+    return endpoints
+
+
+def endpoint_of(asked: Namespace, known: Collection[str]) -> str:
+    """Return the endpoint of a test with these options; "" for a server that tsbench starts.
+
+    Raises
+    ------
+    UserMistake
+        If it holds a secret, or is none of those that were given at the start.
+    """
+    endpoint = (asked.endpoint if asked.endpoint != STARTED else "") or asked.host or ""
+    if endpoint and endpoint not in known:
+        credentials.refuse_secrets(endpoint, "--endpoint")
+        text = "was not given at the start; the form takes the endpoints of the command line: add --endpoint there"
+        raise UserMistake(f"endpoint: {shortened(credentials.without_login(endpoint), 200)} {text}")
     return endpoint
+
+
+def _at_start() -> tuple[str, ...]:
+    """Return the values of each --endpoint of the command line, or that of TSBENCH_ENDPOINT."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--endpoint", action="append", default=[])
+    try:
+        endpoints = parser.parse_known_args()[0].endpoint
+    except ArgumentError:  # a value is missing, which Locust says
+        return ()
+    return tuple(endpoints or filter(None, [os.environ.get("TSBENCH_ENDPOINT", "")]))
 
 
 def _schemas() -> tuple[list[str], str]:

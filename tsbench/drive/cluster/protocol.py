@@ -32,7 +32,7 @@ from tsbench.run.time_limits import Limits
 from tsbench.scenario.spec import RunSpec
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.children import how_it_ended
-from tsbench.targets import credentials, registry
+from tsbench.targets import registry
 from tsbench.targets.session import caused_line
 from tsbench.text import printable_line
 from tsbench.units import NS_PER_S
@@ -124,7 +124,6 @@ class MasterProtocol:
             message = {
                 "spec": run.spec.model_dump(mode="json", by_alias=True),
                 "endpoint": run.endpoint,
-                "entitled": credentials.is_entitled(run.endpoint),
                 "directory": str(run.directory),
                 "token": token,
                 "share": asdict(share),
@@ -332,9 +331,6 @@ class WorkerProtocol:
         self._runner.send_message(READY, {"error": error, "machine": _machine(), "pid": os.getpid()})
 
     def _take(self, given: dict[str, Any]) -> None:
-        if given["entitled"]:
-            credentials.entitle(given["endpoint"])
-        credentials.shed(given["endpoint"])
         place, sends = files.place_for(Path(given["directory"]), given["token"])
         self._sends_from = place if sends else None
         self._master_pid = given["pid"] if _machine() == given["machine"] != "" else None

@@ -11,7 +11,7 @@ from tsbench.model import OpError, Outcome, PartialWrite, Stored
 from tsbench.targets import http
 from tsbench.targets.base import Operation
 from tsbench.targets.http import LineSchema
-from tsbench.targets.target import Option, Target
+from tsbench.targets.target import Target
 from tsbench.units import NS_PER_S, parse_duration_ns
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ influxdb_target = partial(
     durability="write-ahead log synced at every write (`wal-fsync-delay = 0s`)",
 )
 """Makes the target of a version."""
-OPTIONS = {"gzip": Option.WITHIN}
+OPTIONS = ("gzip",)
 
 
 class InfluxSchema(LineSchema):

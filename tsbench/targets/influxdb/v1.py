@@ -26,7 +26,7 @@ from tsbench.targets.influxdb import counters, http_api
 from tsbench.targets.influxdb.http_api import InfluxSchema
 from tsbench.targets.influxdb.influxql import any_point, compile_query, quoted
 from tsbench.targets.session import decoded, statement_of
-from tsbench.targets.target import Option, PeerQueries, Requirement
+from tsbench.targets.target import PeerQueries, Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -291,7 +291,7 @@ TARGET = http_api.influxdb_target(
     secrets=("TSBENCH_PASSWORD",),
     form="http://user@host:8086/database",
     schemas={TAGS.name: TAGS},
-    options=http_api.OPTIONS | dict.fromkeys(("consistency", "retention", "rp", "shard"), Option.WITHIN),
+    options=(*http_api.OPTIONS, "consistency", "retention", "rp", "shard"),
     parser="tsbench.targets.influxdb.endpoint:parse",
     opener="tsbench.targets.influxdb.v1:connect",
     server="tsbench.targets.influxdb.server:InfluxServer1",

@@ -26,7 +26,7 @@ from tsbench.targets.http import HttpEndpoint, HttpSession
 from tsbench.targets.influxdb import counters, flux, http_api
 from tsbench.targets.influxdb.http_api import InfluxSchema
 from tsbench.targets.session import decoded, statement_of
-from tsbench.targets.target import Driver, Option, Requirement, Target
+from tsbench.targets.target import Driver, Requirement, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -273,7 +273,7 @@ TARGET = http_api.influxdb_target(
     secrets=("TSBENCH_TOKEN", "TSBENCH_PASSWORD"),
     form="http://host:8086/?org=ORG&bucket=BUCKET",
     schemas={TAGS.name: TAGS},
-    options=http_api.OPTIONS | {"bucket": Option.WITHIN, "org": Option.WITHIN, "token_file": Option.LEADS},
+    options=(*http_api.OPTIONS, "bucket", "org", "token_file"),
     parser="tsbench.targets.influxdb.v2:parse",
     opener="tsbench.targets.influxdb.v2:connect",
     server="tsbench.targets.influxdb.server:InfluxServer2",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tsbench.targets.mongodb.endpoint import OURS
 from tsbench.targets.mongodb.schemas import SCHEMAS
-from tsbench.targets.target import Driver, Option, Requirement, Target
+from tsbench.targets.target import Driver, Requirement, Target
 
 TARGET = Target(
     name="mongodb",
@@ -17,7 +17,7 @@ TARGET = Target(
     form="mongodb://user@host:27017/tsbench",
     schemes=("mongodb", "mongodb+srv"),
     schemas={s.name: s for s in SCHEMAS},
-    options={**dict.fromkeys(("w", "journal", *OURS), Option.WITHIN), "tls": Option.HARMLESS},
+    options=("w", "journal", *OURS, "tls"),
     parser="tsbench.targets.mongodb.endpoint:parse",
     opener="tsbench.targets.mongodb.session:connect",
     server="tsbench.targets.mongodb.server:FerretdbServer",

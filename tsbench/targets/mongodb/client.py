@@ -24,7 +24,6 @@ from pymongo.errors import (
 
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome
-from tsbench.targets import credentials
 from tsbench.targets.endpoint import NAME_IT, product_at
 from tsbench.targets.mongodb.commands import failed
 from tsbench.targets.session import decoded
@@ -135,12 +134,13 @@ def connecting(endpoint: str) -> Iterator[None]:
 
 def _refused(endpoint: str, error: Exception) -> UserMistake | Unreachable:
     """Return the error for a connection that failed."""
-    secret_cure = credentials.cure(endpoint, "TSBENCH_PASSWORD or TSBENCH_PASSWORD_FILE")
     last, shown = _reason(error), f"cannot connect to {shortened(endpoint, _MOST)}"
     if isinstance(error, ConfigurationError) and "password is required" in last:
-        return UserMistake(f"{shown}: the endpoint has a user, and there is no password; {secret_cure}")
+        return UserMistake(
+            f"{shown}: the endpoint has a user, and there is no password; set TSBENCH_PASSWORD or TSBENCH_PASSWORD_FILE"
+        )
     if isinstance(error, OperationFailure):
-        return UserMistake(f"{shown}: {last}; {secret_cure}")
+        return UserMistake(f"{shown}: {last}; set TSBENCH_PASSWORD or TSBENCH_PASSWORD_FILE")
     if isinstance(error, ConnectionFailure) and "certificate" in last:
         cure = "name the file of the authority's certificate with tlsCAFile, and the server by the name in its own"
         return UserMistake(f"{shown}: {last}; {cure}")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from tsbench.errors import UserMistake
-from tsbench.targets import credentials
 from tsbench.targets.endpoint import check_text
 from tsbench.targets.target import Endpoint
 from tsbench.text import shortened
@@ -70,9 +69,6 @@ def parse(endpoint: str, target: Target) -> MongodbEndpoint:
         _refuse_repeated(shown, [name.lower() for name, _ in given])
         user = parts.username or ""
         bare = parts.netloc.rpartition("@")[2]
-        if parts.scheme == "mongodb" and "," not in bare and not credentials.is_entitled(endpoint):
-            # Or the driver would connect to all hosts that the server names.
-            given = [g for g in given if g[0].lower() != "directconnection"] + [("directConnection", "true")]
         theirs = urlencode([g for g in given if g[0] not in OURS], safe=":,")  # it does not decode tags
         url = urlunsplit((parts.scheme, bare, parts.path or "/", theirs, ""))
         # A service record would be looked up in the domain name system: it is, when a session is opened.

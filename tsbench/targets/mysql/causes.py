@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Unreachable, UserMistake, is_disk_full, one_line
 from tsbench.model import Outcome
-from tsbench.targets import credentials
 from tsbench.targets.mysql.endpoint import AUTH_PLUGINS, DISABLED, PUBLIC_KEY, REQUIRED, SSL_MODE, VERIFIED
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def refused(of: MysqlEndpoint, error: MySQLdb.Error) -> UserMistake | Unreachabl
     code, text = code_of(error), text_of(error)
     shown = of.shown
     if code in {1045, 1698, 1862}:
-        cure = credentials.cure(of.url, "TSBENCH_PASSWORD or TSBENCH_PASSWORD_FILE")
+        cure = "set TSBENCH_PASSWORD or TSBENCH_PASSWORD_FILE"
         return UserMistake(f"cannot connect to {shown}: {text}; {cure}")
     if code == _NEEDS_TLS:
         return UserMistake(

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from tsbench.errors import UserMistake
 from tsbench.targets import credentials, endpoint
 from tsbench.targets.endpoint import check_text
-from tsbench.targets.target import Endpoint, Option
+from tsbench.targets.target import Endpoint
 
 if TYPE_CHECKING:
     from tsbench.targets.target import Target
@@ -22,14 +22,7 @@ SSL_MODE, SSL_CA = "ssl-mode", "ssl-ca"
 AUTH_PLUGINS, PUBLIC_KEY = "auth-plugins", "server-public-key"
 """Options for logging in: the ways that the server may ask for, and the file with the key that encrypts a password."""
 DISABLED, REQUIRED, VERIFIED = "DISABLED", "REQUIRED", "VERIFY_IDENTITY"
-OPTIONS = {
-    PASSWORD_FILE: Option.LEADS,
-    SSL_MODE: Option.HARMLESS,
-    SSL_CA: Option.LEADS,
-    AUTH_PLUGINS: Option.LEADS,
-    PUBLIC_KEY: Option.LEADS,
-    "nodes": Option.LEADS,
-}
+OPTIONS = (PASSWORD_FILE, SSL_MODE, SSL_CA, AUTH_PLUGINS, PUBLIC_KEY, "nodes")
 _SSL_MODES = (DISABLED, REQUIRED, VERIFIED)
 _CHALLENGES = ("mysql_native_password", "client_ed25519", "parsec", "caching_sha2_password")
 """Plug-ins that prove to know the password; the last one sends it too, encrypted, only by a key that is known."""
@@ -70,16 +63,13 @@ class MysqlEndpoint(Endpoint):
         return _CHALLENGES if self.ssl_mode == DISABLED else _CHALLENGES + _WITHIN_TLS
 
     def password(self) -> str:
-        """Return the password of the endpoint's file, else the environment's if this endpoint may receive it, else "".
+        """Return the password of the endpoint's file, else the environment's, else "".
 
         Raises
         ------
         tsbench.errors.UserMistake
-            If a file cannot be read, or the endpoint may not receive secrets and names no user: the client would send
-            the name of whoever runs tsbench.
+            If a file cannot be read.
         """
-        if not self.user and not credentials.is_entitled(self.url):
-            raise UserMistake(f"{self.url}: name the user before the host, as in user@{self.host}")
         if self.password_file:
             return credentials.read_file(f"{PASSWORD_FILE}={self.password_file}", self.password_file)
         return credentials.read_for(self.url, "TSBENCH_PASSWORD") or ""

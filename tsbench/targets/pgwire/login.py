@@ -23,14 +23,6 @@ if TYPE_CHECKING:
 
     from tsbench.targets.target import Target
 
-NOTHING = {
-    "password": "",  # overrides PGPASSWORD
-    "passfile": f"{credentials.NOWHERE}/passfile",  # and this ~/.pgpass
-    "sslcertmode": "disable",
-    "gssencmode": "disable",
-    "require_auth": "none",  # a server that asks for anything is left, whatever libpq might have found
-}
-"""Parameters with which libpq sends none of its own secrets."""
 _UNREACHABLE = "is the server running there?"
 _MOST = 300
 _ENCRYPTED = frozenset({"require", "verify-ca", "verify-full"})
@@ -51,13 +43,12 @@ def parameters(endpoint: str) -> dict[str, Any]:
 
     The password is taken from TSBENCH_PASSWORD, from the file in TSBENCH_PASSWORD_FILE, or from libpq's own sources
     (PGPASSWORD, PGPASSFILE). It is sent as it is, or as MD5 hash, only if `sslmode` demands TLS or `require_auth`
-    allows that. For an endpoint with a `passfile` only that is used. One that may not receive secrets gets none of
-    libpq's own either: password, client certificate, Kerberos ticket, or the name of this machine's user.
+    allows that. For an endpoint with a `passfile` only that is used.
 
     Raises
     ------
     tsbench.errors.UserMistake
-        If the endpoint is malformed, holds a password, or may not receive secrets and names no user.
+        If the endpoint is malformed or holds a password.
     """
     check_text(endpoint)
     if not endpoint.startswith(("postgresql://", "postgres://")):
@@ -70,14 +61,8 @@ def parameters(endpoint: str) -> dict[str, Any]:
     for port in filter(None, str(found.get("port", "")).split(",")):
         if not (re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= 65_535):
             raise UserMistake(f"port {shortened(port)} in the endpoint {_hidden(endpoint)} is out of range (1-65535)")
-    if "passfile" in found:
-        password = _passfile_password(found)
-    elif credentials.is_entitled(endpoint):
-        password = credentials.read_for(endpoint, "TSBENCH_PASSWORD")
-    elif not found.get("user"):  # libpq would send the name of whoever runs tsbench
-        raise UserMistake(f"{endpoint}: name the user, as in postgresql://user@host:5432/db")
-    else:
-        return found | NOTHING
+    has_file = "passfile" in found
+    password = _passfile_password(found) if has_file else credentials.read_for(endpoint, "TSBENCH_PASSWORD")
     for own in _of_libpq(found):
         credentials.conceal_login(str(found.get("user", "")), own)
     return _kept_from_listeners(found) | found | ({"password": password} if password is not None else {})
@@ -101,16 +86,16 @@ def refused(endpoint: str, error: Exception) -> UserMistake | Unreachable:
     if not isinstance(error, psycopg.Error):
         text = f"an answer cannot be decoded ({type(error).__name__}: {last})"
         return Unreachable(f"cannot connect to {shown}: {text}; is it PostgreSQL?")
-    cure = _cure(last, endpoint)
+    cure = _cure(last)
     kind = Unreachable if cure == _UNREACHABLE else UserMistake
     return kind(f"cannot connect to {shown}: {last}; {cure}")
 
 
-def _cure(message: str, endpoint: str) -> str:
+def _cure(message: str) -> str:
     if "authentication method requirement" in message and _PROOF_ONLY in message:
         return "without TLS anybody on the way could read it: add sslmode=verify-full, or require_auth=password or md5"
     if "received" not in message and ("password" in message or "authentication" in message):
-        return credentials.cure(endpoint, "TSBENCH_PASSWORD, TSBENCH_PASSWORD_FILE or PGPASSFILE")
+        return "set TSBENCH_PASSWORD, TSBENCH_PASSWORD_FILE or PGPASSFILE"
     if "does not exist" in message:
         return "create it, or name one that is there"
     if "does not support SSL" in message:

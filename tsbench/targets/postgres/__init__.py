@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tsbench.targets.postgres.schemas import BRIN, BTREE, COMPRESSED, HYPERTABLE
-from tsbench.targets.target import Driver, Option, PeerQueries, Requirement, Target
+from tsbench.targets.target import Driver, PeerQueries, Requirement, Target
 
 PEER_QUERIES = PeerQueries("TimescaleDB", text="SqlQuery", functions="tsbench.targets.postgres.schemas:FUNCTIONS")
 TARGET = Target(
@@ -14,7 +14,7 @@ TARGET = Target(
     form="postgresql://user@host:port/db",
     schemes=("postgresql", "postgres"),
     schemas={s.name: s for s in (BTREE, BRIN)},
-    options=dict.fromkeys(("application_name", "connect_timeout", "options", "sslmode"), Option.HARMLESS),
+    options=("application_name", "connect_timeout", "options", "sslmode"),
     parser="tsbench.targets.pgwire.login:parse",
     opener="tsbench.targets.postgres.session:PostgresSession.connect",
     server="tsbench.targets.postgres.server:PostgresServer",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tsbench.targets.questdb.schemas import DEDUP, WIDE
-from tsbench.targets.target import Driver, Option, Requirement, Target
+from tsbench.targets.target import Driver, Requirement, Target
 
 TARGET = Target(
     name="questdb",
@@ -11,7 +11,7 @@ TARGET = Target(
     form="http://user@host:9000/?pg=8812",
     schemes=("http", "https"),
     schemas={s.name: s for s in (WIDE, DEDUP)},
-    options={"pg": Option.LEADS},
+    options=("pg",),
     parser="tsbench.targets.questdb.session:parse",
     opener="tsbench.targets.questdb.session:connect",
     server="tsbench.targets.questdb.server:QuestServer",

@@ -17,7 +17,7 @@ from tsbench.results.panels import Panel
 from tsbench.targets import http
 from tsbench.targets.base import Inventory, Payload, ServerObject, Statement
 from tsbench.targets.http import HttpEndpoint
-from tsbench.targets.pgwire.login import NOTHING, refused
+from tsbench.targets.pgwire.login import refused
 from tsbench.targets.pgwire.session import PgwireSession
 from tsbench.targets.questdb.schemas import PREFIX, ApplyWal
 from tsbench.targets.session import decoded
@@ -216,7 +216,8 @@ def _parameters(of: QuestEndpoint, password: str | None) -> dict[str, Any]:
     login = {"user": of.user, "password": password or ""} if of.user else {"user": "admin", "password": "quest"}
     tls = {"sslmode": "verify-full", "sslrootcert": "system"} if of.scheme == "https" else {"sslmode": "disable"}
     place = {"host": of.host, "port": of.options.get("pg", "8812"), "dbname": "qdb"}
-    return {**NOTHING, **place, **login, **tls, "require_auth": "password"}
+    none_of_libpqs = {"passfile": "/nonexistent", "sslcertmode": "disable", "gssencmode": "disable"}
+    return {**none_of_libpqs, **place, **login, **tls, "require_auth": "password"}
 
 
 connect = http.opener(QuestSession)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsbench.targets.target import Option, Requirement, Target
+from tsbench.targets.target import Requirement, Target
 from tsbench.targets.victoriametrics.schemas import FIELDS
 
 TARGET = Target(
@@ -11,7 +11,7 @@ TARGET = Target(
     form="http://user@host:8428/tsbench",
     schemes=("http", "https"),
     schemas={FIELDS.name: FIELDS},
-    options={"gzip": Option.WITHIN, "retention": Option.WITHIN, "nodes": Option.LEADS, "replicas": Option.WITHIN},
+    options=("gzip", "retention", "nodes", "replicas"),
     parser="tsbench.targets.victoriametrics.session:parse",
     opener="tsbench.targets.victoriametrics.cluster:connect",
     server="tsbench.targets.victoriametrics.server:VictoriaServer",
