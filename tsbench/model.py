@@ -357,12 +357,12 @@ class Verdict:
 
 def merge_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the worst of several verdicts (invalid, inconclusive, valid) with all their reasons."""
-    found = list(verdicts)
-    if not found:
+    each = list(verdicts)
+    if not each:
         return Verdict(None, "nothing was checked")
     rank = {False: 0, None: 1, True: 2}
-    worst = min(found, key=lambda v: rank[v.valid])
-    reasons = [v.reason for v in sorted(found, key=lambda v: rank[v.valid]) if v.valid is not True and v.reason]
+    worst = min(each, key=lambda v: rank[v.valid])
+    reasons = [v.reason for v in sorted(each, key=lambda v: rank[v.valid]) if v.valid is not True and v.reason]
     return Verdict(worst.valid, "; ".join(dict.fromkeys(reasons)))
 
 

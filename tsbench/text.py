@@ -40,9 +40,9 @@ def hide(secret: str) -> None:
         return
     forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), json.dumps(secret)[1:-1]}
     ends = (r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])") if len(secret) < _WORD else ("", "")
-    found = _hidden | {form: re.compile(re.escape(form).join(ends)) for form in forms}
+    forms_of = _hidden | {form: re.compile(re.escape(form).join(ends)) for form in forms}
     _hidden.clear()
-    _hidden.update(sorted(found.items(), key=lambda item: -len(item[0])))  # one may be part of another
+    _hidden.update(sorted(forms_of.items(), key=lambda item: -len(item[0])))  # one may be part of another
 
 
 def conceal(text: str) -> str:

@@ -111,10 +111,10 @@ def parse_storable_time_ns(text: str, *, now_ns: int) -> int:
     ValueError
         If the text is not a time from 1970 to 2200.
     """
-    found = parse_time_ns(text, now_ns=now_ns)
-    if not EARLIEST_NS <= found <= LATEST_NS:
+    time_ns = parse_time_ns(text, now_ns=now_ns)
+    if not EARLIEST_NS <= time_ns <= LATEST_NS:
         raise ValueError(f"'{shortened(text)}' is out of range; times are from 1970 to 2200")
-    return found
+    return time_ns
 
 
 def parse_size_bytes(text: str) -> int:

@@ -116,9 +116,16 @@ class Answers:
         """
         waiting, self._waiting = self._waiting, []
         compared: dict[int, Difference | Differences | None] = {}
-        for question, found in gold.compare(waiting):
-            compared[id(question)] = Differences.of(found, cut=question.cut) if isinstance(found, list) else found
-        incomplete = [row for found in compared.values() if isinstance(found, Difference) for row in found.torn_rows]
+        for question, difference in gold.compare(waiting):
+            compared[id(question)] = (
+                Differences.of(difference, cut=question.cut) if isinstance(difference, list) else difference
+            )
+        incomplete = [
+            row
+            for difference in compared.values()
+            if isinstance(difference, Difference)
+            for row in difference.torn_rows
+        ]
         wrong = not_whole(incomplete, read, gold.world.spec.resolution_ns)
         for question in waiting:  # in the order in which they were asked, not in that of their windows' ends
             if id(question) not in compared:
@@ -151,10 +158,10 @@ class Answers:
         if self.first_wrong is None or self.first_wrong["kind"] == READ_BACK:
             self.first_wrong = example
 
-    def note_stored(self, query: Query | str, found: Differences) -> None:
+    def note_stored(self, query: Query | str, stored_differences: Differences) -> None:
         """Count the differences in one answer of `read_back`."""
-        self.stored.merge(found)
-        self.note(READ_BACK, query, Difference(found.text) if found.counts else None)
+        self.stored.merge(stored_differences)
+        self.note(READ_BACK, query, Difference(stored_differences.text) if stored_differences.counts else None)
 
     def verdict(self) -> Verdict:
         """Return the verdict: invalid if any answer was wrong, inconclusive if none could be checked."""
@@ -162,7 +169,7 @@ class Answers:
         counts |= {"torn": self.torn.answers} if self.torn.answers else {}
         counts |= {"expired": self.expired} if self.expired else {}
         if self.wrong and self.first_wrong is not None:
-            kinds = ", ".join(f"{found['count']} x {kind}" for kind, found in self.differences.items())
+            kinds = ", ".join(f"{difference['count']} x {kind}" for kind, difference in self.differences.items())
             reasons = [f"{self.wrong} of {self.checked} answers are wrong{f' ({kinds})' if kinds else ''}"]
             if self.first_wrong["kind"] != READ_BACK:
                 reasons.append(f"first {self.first_wrong['kind']}: {self.first_wrong['difference']}")
@@ -313,13 +320,13 @@ def read_back(
         advance(1)
     tags, series = gold.world.tags(), gold.world.spec.scale
     held = session.inventory(gold.world.measurements, series=series <= limit)
-    found = [other_table(name) for name in held.tables if name not in known]
+    others = [other_table(name) for name in held.tables if name not in known]
     if held.series is not None:
         written = zip(
             range(series), *([text or None for text in codes.tolist()] for codes in tags.values()), strict=True
         )
-        found += compare_series(held.series, list(written))
-    answers.note_stored("what is stored beside the points", Differences.of(found, cut=False))
+        others += compare_series(held.series, list(written))
+    answers.note_stored("what is stored beside the points", Differences.of(others, cut=False))
 
 
 def windows(gold: Gold, limit: int) -> int:

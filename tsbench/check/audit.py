@@ -67,10 +67,10 @@ class Account:
 
     def summary(self) -> dict[str, int]:
         """Return the numbers in the form of summary.json."""
-        found = {**asdict(self), "lost": self.lost, "unexpected": self.unexpected}
+        figures = {**asdict(self), "lost": self.lost, "unexpected": self.unexpected}
         if not self.expirable:
-            del found["expirable"]
-        return found | ({"of_lost_processes": self.of_lost_processes} if self.unrecorded else {})
+            del figures["expirable"]
+        return figures | ({"of_lost_processes": self.of_lost_processes} if self.unrecorded else {})
 
     def verdict(self, lost_workers: Sequence[str] = (), notes: Sequence[str] = ()) -> Verdict:
         """Return the verdict: invalid if a point was lost or is stored without an acknowledgement; `notes` say more.
@@ -149,14 +149,14 @@ def newest_stored_ns(session: Session, schema: Schema, measurements: Iterable[Me
     tsbench.model.OpError
         If the database does not answer.
     """
-    found = []
+    newest = []
     for measurement in measurements:
         count = Count(measurement)  # which makes all that was acknowledged visible where it is not at once
         session.query(schema.compile(count), count.columns)
         query = Latest(measurement, measurement.field_names[:1])
         rows = canonical(session.query(schema.compile(query), query.columns))
-        found += [row[0] for row in rows if type(row[0]) is int]
-    return max(found, default=None)
+        newest += [row[0] for row in rows if type(row[0]) is int]
+    return max(newest, default=None)
 
 
 def with_unrecorded(

@@ -73,9 +73,9 @@ class _Columns:
             return Packed.of(time_ns, series, [counts] * len(query.fields))
         largest = np.array([self._largest[name] for name in query.fields])
         means = query.aggregate == "mean"
-        found = Packed.of(time_ns, series, [added / counts for added in values] if means else values)
-        found.within = (counts if means else counts**2)[:, None] * (ROUNDING * largest)
-        return found
+        packed = Packed.of(time_ns, series, [added / counts for added in values] if means else values)
+        packed.within = (counts if means else counts**2)[:, None] * (ROUNDING * largest)
+        return packed
 
 
 def rows_of(slab: Slab, scale: int, low: int, high: int, chosen: NDArray[np.bool_] | None) -> slice | NDArray[Any]:
@@ -118,8 +118,8 @@ class BucketTracker(WindowTracker):
         reduce = REDUCE[query.aggregate]
         self._columns.note(known, rows)
         for name, values in zip(query.fields, self._values, strict=True):
-            found = self._columns.of(known, name, query.aggregate)[rows]
-            values[where] = reduce(values[where], reduce.reduceat(found, starts))
+            points = self._columns.of(known, name, query.aggregate)[rows]
+            values[where] = reduce(values[where], reduce.reduceat(points, starts))
 
     def _difference_found(self) -> Difference | None:
         query = self._query
@@ -196,13 +196,13 @@ class GroupTracker(Tracker):
         for aggregate, of_fields in segment.values.items():
             reduce = REDUCE[aggregate]
             for name, values in zip(self._columns.names, of_fields, strict=True):
-                found = self._columns.of(slab, name, aggregate)[low:high]
+                points = self._columns.of(slab, name, aggregate)[low:high]
                 if slab.whole:
-                    values[series] = reduce(values[series], reduce.reduce(found.reshape(-1, self._scale), axis=0))
+                    values[series] = reduce(values[series], reduce.reduce(points.reshape(-1, self._scale), axis=0))
                 elif reduce is np.add:
-                    np.add(values, np.bincount(series, weights=found, minlength=self._scale), out=values)
+                    np.add(values, np.bincount(series, weights=points, minlength=self._scale), out=values)
                 else:
-                    reduce.at(values, series, found)
+                    reduce.at(values, series, points)
 
     def checked(self, until_ns: int) -> Iterator[Checked]:
         ended = False

@@ -37,9 +37,9 @@ class Computed(float):
     @classmethod
     def of(cls, value: float, within: float) -> Computed:
         """Return a value with its bound."""
-        found = cls(value)
-        found.within = within
-        return found
+        text = cls(value)
+        text.within = within
+        return text
 
 
 _AS_THEY_ARE, _NUMBERS = {float, str, NoneType, Computed}, {float, int, NoneType}
@@ -114,11 +114,11 @@ def canonical(rows: Rows, floats: Collection[str] = (), *, odd_as_text: bool = F
         if odd_as_text:
             raise
         return in_order([tuple(canonical_value(v, of_time=i in times) for i, v in enumerate(r)) for r in rows.records])
-    found = [
+    columns_all = [
         canonical_column(column, of_time=i in times, of_floats=rows.columns[i] in floats, odd_as_text=odd_as_text)
         for i, column in enumerate(columns)
     ]
-    return in_order([*zip(*found, strict=True)])
+    return in_order([*zip(*columns_all, strict=True)])
 
 
 def in_order(rows: list[Row]) -> list[Row]:
@@ -211,8 +211,8 @@ def _plain(value: Any) -> Any:
     if kind in _AS_THEY_ARE:
         return value
     if kind is int or (isinstance(value, float | int | Decimal) and kind is not bool):
-        found = float(value)
-        return found if found == value or value % 1 else int(value)  # a fraction of a decimal number is rounded
+        number = float(value)
+        return number if number == value or value % 1 else int(value)  # a fraction of a decimal number is rounded
     if hasattr(value, "item"):  # numpy scalars
         return _plain(value.item())
     if isinstance(value, str):

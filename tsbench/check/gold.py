@@ -124,14 +124,14 @@ class Gold:
 
     def check(self, query: Query, rows: Rows, *, quiet: bool) -> Difference | None:
         """Compare one answer with gold; `quiet` means that nothing was being written at the time."""
-        ((_, found),) = self.compare([Question("", query, lambda: self.packed(query, rows), quiet=quiet)])
-        return cast("Difference | None", found)
+        ((_, difference),) = self.compare([Question("", query, lambda: self.packed(query, rows), quiet=quiet)])
+        return cast("Difference | None", difference)
 
     def differences(self, query: Stored, rows: Rows) -> list[Located]:
         """Return the differences between stored rows and the points that were written; unknown ones may be stored."""
         plain = Rows(rows.columns, canonical(rows, floats_of(query.measurement), odd_as_text=True))
-        ((_, found),) = self.compare([Question("", query, lambda: plain)])
-        return cast("list[Located]", found)
+        ((_, difference),) = self.compare([Question("", query, lambda: plain)])
+        return cast("list[Located]", difference)
 
     def packed(self, query: Query, rows: Rows) -> Answer:
         """Return an answer as columns, or as a difference if it cannot be one."""
@@ -159,11 +159,11 @@ class Gold:
             return
         parts = [(unexpired(question, self._expired_before_ns), question) for question in questions]
         whole = {id(part): question for part, question in parts}
-        for part, found in self._compared([part for part, _ in parts if part is not None]):
-            yield whole[id(part)], found
+        for part, packed in self._compared([part for part, _ in parts if part is not None]):
+            yield whole[id(part)], packed
 
     def _compared(self, questions: Sequence[Question[Any]]) -> Iterator[Checked]:
-        waiting = {name: sorted(found, key=lambda one: -one.begin_ns) for name, found in self._trackers(questions)}
+        waiting = {name: sorted(packed, key=lambda one: -one.begin_ns) for name, packed in self._trackers(questions)}
         active: dict[str, list[Tracker]] = defaultdict(list)
         stored = expirable = 0
         for sent in slabs(self._feed, self._ledger, keeps_duplicates=self._keeps):
@@ -194,10 +194,10 @@ class Gold:
         alike: dict[object, list[Question[Query]]] = defaultdict(list)
         for question in questions:
             alike[self._likeness(question)].append(question)
-        found: dict[str, list[Tracker]] = defaultdict(list)
+        trackers: dict[str, list[Tracker]] = defaultdict(list)
         for group in alike.values():
-            found[group[0].query.measurement.name].append(self._tracker(group))
-        yield from found.items()
+            trackers[group[0].query.measurement.name].append(self._tracker(group))
+        yield from trackers.items()
 
     def _likeness(self, question: Question[Query]) -> object:
         """Return what the questions of one tracker have in common; the question itself where it has one of its own."""

@@ -189,8 +189,8 @@ class MovingTracker(Tracker):
 
     def _judge(self, one: _Given) -> Difference | None:
         """Return the first difference of each kind in an answer, as one; None if it is right."""
-        found = [*self._of_series(one), *self._of_rows(one)]
-        return replace(found[0], also=tuple(found[1:])) if found else None
+        candidates = [*self._of_series(one), *self._of_rows(one)]
+        return replace(candidates[0], also=tuple(candidates[1:])) if candidates else None
 
     def _of_series(self, one: _Given) -> Iterator[Difference]:
         """Yield the differences between the rows that an answer has and those that it must have."""
@@ -222,19 +222,19 @@ class MovingTracker(Tracker):
     def _of_rows(self, one: _Given) -> Iterator[Difference]:
         """Yield the differences between the rows of an answer and those that were sent."""
         places = np.arange(one.first, one.last)
-        found, series = self._found[places], self._table.series[places]
+        rows, series = self._found[places], self._table.series[places]
         chosen = np.ones(len(places), dtype=np.bool_) if one.chosen is None else one.chosen[series]
-        never = (found == _NEVER_SENT) | (found == _NOT_YET_SEEN)
+        never = (rows == _NEVER_SENT) | (rows == _NOT_YET_SEEN)
         for kind, wrong in (
             ("row never sent", never),
-            ("row sent later", found == _SENT_LATER),
+            ("row sent later", rows == _SENT_LATER),
             ("unexpected row", ~chosen),
         ):
             examples: list[Row] = one.odd[:1] if kind == "row never sent" else []
             examples = examples or [self._as_given(int(place)) for place in places[wrong][:1]]
             for row in examples:
                 yield Difference(f"{WORDS[kind]}: {row!r}", kind)
-        torn = [self._torn(one, int(place)) for place in places[(found == _MATCHES) & self._lacks[places].any(axis=1)]]
+        torn = [self._torn(one, int(place)) for place in places[(rows == _MATCHES) & self._lacks[places].any(axis=1)]]
         if torn:
             yield Difference(torn[0].text, "torn row", torn=tuple(torn))
 

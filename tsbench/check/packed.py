@@ -106,14 +106,14 @@ class Packed:
 
     def _numbers(self) -> list[list[float]]:
         """Return the values of every row."""
-        found: list[list[float]] = self.values.tolist()
+        numbers: list[list[float]] = self.values.tolist()
         if self.within is not None:
-            return [[*map(Computed.of, *both)] for both in zip(found, self.within.tolist(), strict=True)]
+            return [[*map(Computed.of, *both)] for both in zip(numbers, self.within.tolist(), strict=True)]
         if self.rest is None:
-            return found
+            return numbers
         return [
             [int(value) + int(more) if more else value for value, more in zip(*both, strict=True)]
-            for both in zip(found, self.rest.tolist(), strict=True)
+            for both in zip(numbers, self.rest.tolist(), strict=True)
         ]
 
 
@@ -126,8 +126,8 @@ def numbers(column: NDArray[Any]) -> Sequence[float | None]:
     """Return a column of floats or integers in canonical form; NaN, which a point lacks, is None."""
     if is_beyond_floats(column):
         return canonical_column(column.tolist(), of_time=False)
-    found: list[Any] = column.astype(np.float64, copy=False).tolist()
-    return [None if value != value else value for value in found] if np.isnan(column).any() else found  # noqa: PLR0124
+    values: list[Any] = column.astype(np.float64, copy=False).tolist()
+    return [None if value != value else value for value in values] if np.isnan(column).any() else values  # noqa: PLR0124
 
 
 def _rest(exact: Sequence[float], rounded: NDArray[np.float64]) -> list[float]:
@@ -156,9 +156,9 @@ def pack(rows: Sequence[Row], series_of: Mapping[str, int] | None, fields: int, 
     """
     width = fields + (1 if series_of is None else 2)
     kinds = {*_NUMBERS, NoneType} if nullable else _NUMBERS
-    found = _columns(rows, series_of, width, kinds)
-    if found is not None:
-        return found.sorted()
+    columns = _columns(rows, series_of, width, kinds)
+    if columns is not None:
+        return columns.sorted()
     plain = [_is_plain(row, series_of, width, kinds) for row in rows]
     good = _columns([row for row, is_plain in zip(rows, plain, strict=True) if is_plain], series_of, width, kinds)
     packed = Packed.empty(fields) if good is None else good.sorted()

@@ -316,13 +316,13 @@ def _disordered(feed: Feed, ledger: NDArray[np.void], *, keeps: bool) -> Iterato
     while going:
         for stream in sorted(going):
             for _ in world.measurements:
-                found = next(streams[stream], None)
-                if found is None:
+                ahead = next(streams[stream], None)
+                if ahead is None:
                     going.discard(stream)
                     for one in waiting.values():
                         one.reached[stream] = EVER_NS
                     break
-                batch, fates, rows = found
+                batch, fates, rows = ahead
                 waiting[batch.measurement].add(stream, batch, fates, rows)
         for one in waiting.values():
             yield from one.settled()

@@ -104,9 +104,9 @@ def packed_answer(query: Query, rows: Rows, names: Names) -> Answer:
         return Difference(str(error), "not an answer")
     if len(pieces) == 1:
         return pieces[0]
-    found = join_packed(pieces).sorted()
-    found.odd = [row for piece in pieces for row in piece.odd]
-    return found
+    packed = join_packed(pieces).sorted()
+    packed.odd = [row for piece in pieces for row in piece.odd]
+    return packed
 
 
 def pack_rows(query: Query, rows: Sequence[Row], names: Names) -> Packed:

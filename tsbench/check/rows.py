@@ -71,9 +71,9 @@ class RowTracker(WindowTracker):
         return packed_rows(slab, rows, query.fields, keyed=self._names.keyed).sorted()
 
     def _compare(self, expected: Packed, actual: Packed) -> None:
-        found = len(actual) + len(actual.odd)
+        row_count = len(actual) + len(actual.odd)
         self._expected_rows += len(expected)
-        self._found_rows += found
+        self._found_rows += row_count
         part = self._question.part
         if self._difference is not None or (part is None and expected.agrees(actual)):
             return

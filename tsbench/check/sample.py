@@ -59,8 +59,8 @@ def head_of(line: bytes) -> dict[str, Any]:
     ValueError
         If the line is damaged.
     """
-    head, found, _ = line.partition(b', "rows": ')
-    given = loads(head + b"}" if found else line)
+    head, heads, _ = line.partition(b', "rows": ')
+    given = loads(head + b"}" if heads else line)
     numbers = [given.get(name, 0) for name in ("number", "sent_ns", "ended_ns", "count", "one_in")]
     if given.get("op") not in QUERIES or any(type(n) is not int or not 0 <= n < LARGEST for n in numbers):
         raise ValueError("a load process has kept an answer to no query")
@@ -70,15 +70,15 @@ def head_of(line: bytes) -> dict[str, Any]:
 def loads(text: bytes) -> dict[str, Any]:
     """Parse a line of an answers file; raises ValueError if it is damaged."""
     try:
-        found: dict[str, Any] = orjson.loads(text)  # in a quarter of the time
+        content: dict[str, Any] = orjson.loads(text)  # in a quarter of the time
     except orjson.JSONDecodeError:  # it has a NaN
         try:
-            found = json.loads(text)
+            content = json.loads(text)
         except RecursionError:
             raise ValueError("an answer nests too deep") from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise ValueError("a load process has kept no answer")  # noqa: TRY004 - of a file, not of a caller
-    return found
+    return content
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,10 +85,10 @@ class Differences:
     """Whether an answer ended at its limit, so that the counts are lower bounds."""
 
     @classmethod
-    def of(cls, found: Iterable[Located], *, cut: bool) -> Differences:
+    def of(cls, located: Iterable[Located], *, cut: bool) -> Differences:
         """Return the differences of one answer, which ended at its limit if it is `cut`."""
         here = cls()
-        here.add(found)
+        here.add(located)
         here.cut = cut and bool(here.counts)
         return here
 
@@ -100,9 +100,9 @@ class Differences:
             mine += examples[: EXAMPLES - len(mine)]
         self.cut |= other.cut
 
-    def add(self, found: Iterable[Located]) -> None:
+    def add(self, located: Iterable[Located]) -> None:
         """Count each difference by its kind; keep it as an example if it is one of the first EXAMPLES of that kind."""
-        for difference in found:
+        for difference in located:
             self.counts[difference.kind] += 1
             examples = self.first.setdefault(difference.kind, [])
             if len(examples) < EXAMPLES:
@@ -126,27 +126,27 @@ class Differences:
         }
 
 
-def compare_canonical(query: Stored, must: list[Row], maybe: list[Row], found: list[Row]) -> list[Located]:
-    """Return all differences between the rows in `found` and those in `must`, in the order of their times.
+def compare_canonical(query: Stored, must: list[Row], maybe: list[Row], rows: list[Row]) -> list[Located]:
+    """Return all differences between the rows in `rows` and those in `must`, in the order of their times.
 
     All rows have the query's columns, are in canonical form and sorted. The rows in `maybe` may be
     stored or not, each as often as it occurs there.
     """
-    if must == found:
+    if must == rows:
         return []
-    written, stored = Counter(must), Counter(found)
+    written, stored = Counter(must), Counter(rows)
     more = stored - written - Counter(maybe)
     return _Pairing(query.measurement, query.columns, written).differences(written - stored, more)
 
 
-def compare_series(found: Rows, written: Sequence[Row]) -> list[Located]:
+def compare_series(rows: Rows, written: Sequence[Row]) -> list[Located]:
     """Return the differences between the rows of a table of tags and those that were written, each with its id first.
 
-    The columns of both are those of `found`: id, key, other tags, `OTHERS`, which written rows lack.
+    The columns of both are those of `rows`: id, key, other tags, `OTHERS`, which written rows lack.
     """
-    columns, expected = found.columns[1:], {row[0]: (*row[1:], None) for row in written}
+    columns, expected = rows.columns[1:], {row[0]: (*row[1:], None) for row in written}
     differences, seen = [], set()
-    for number, *stored in canonical(found, odd_as_text=True):
+    for number, *stored in canonical(rows, odd_as_text=True):
         wanted = expected.get(number)
         if wanted is None or number in seen:
             kind = Flaw.UNWRITTEN if wanted is None else Flaw.DUPLICATE
@@ -187,27 +187,27 @@ class _Pairing:
         for row in self.written:
             if (place_of := (row[0], self._series(row))) in at_place:
                 at_place[place_of].append(row)
-        found: list[Located] = []
+        located: list[Located] = []
         for key in sorted(pairs, key=lambda key: tuple(map(order, key))):
-            found += self._at(*pairs[key], at_place[key])
-        return found
+            located += self._at(*pairs[key], at_place[key])
+        return located
 
     def _at(self, missing: list[Row], more: list[Row], written: list[Row]) -> list[Located]:
         """Return the differences at one time of one series, where `written` rows are expected in all."""
-        found = []
+        located = []
         while missing and more:
             best = max(more, key=lambda row: sum(map(equal, row, missing[0])))
             more.remove(best)
-            found += self._changed(missing.pop(0), best)
-        found += [self._located(Flaw.MISSING, {}, row, row) for row in missing]
+            located += self._changed(missing.pop(0), best)
+        located += [self._located(Flaw.MISSING, {}, row, row) for row in missing]
         for row in more:
             like = max(written, key=lambda other: sum(map(equal, row, other)), default=None)
             if like is None:
                 kind = Flaw.PARTIAL if self._is_partial(row) else Flaw.UNWRITTEN
-                found.append(self._located(kind, self._named(row), None, row))
+                located.append(self._located(kind, self._named(row), None, row))
             else:
-                found += self._changed(like, row) or [self._located(Flaw.DUPLICATE, self._named(row), None, row)]
-        return found
+                located += self._changed(like, row) or [self._located(Flaw.DUPLICATE, self._named(row), None, row)]
+        return located
 
     def _changed(self, expected: Row, stored: Row) -> list[Located]:
         """Return one difference per kind between two rows of one series and time."""

@@ -51,10 +51,10 @@ def not_whole(rows: Iterable[IncompleteRow], read: Read | None, resolution_ns: i
     alike: dict[tuple[Any, ...], list[IncompleteRow]] = defaultdict(list)
     for row in dict.fromkeys(rows):
         alike[row.measurement.name, row.fields, row.time_ns].append(row)
-    found: dict[IncompleteRow, str] = {}
+    torn: dict[IncompleteRow, str] = {}
     for group in alike.values():
-        found |= _not_whole_at(group, read, resolution_ns)
-    return found
+        torn |= _not_whole_at(group, read, resolution_ns)
+    return torn
 
 
 def _not_whole_at(group: list[IncompleteRow], read: Read | None, resolution_ns: int) -> dict[IncompleteRow, str]:

@@ -188,12 +188,12 @@ class TruckTracker(Tracker):
 
     def _consumption(self, _: str) -> Iterator[Row]:
         fleets, nominal = self._texts("fleet"), self._texts("nominal_fuel_consumption")
-        found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
+        by_fleet: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
         for truck in np.flatnonzero(self._counts).tolist():
             if fleets[truck] and nominal[truck]:
                 count = float(self._counts[truck])
-                found[fleets[truck]].append((count, float(self._sums[truck]), count * float(nominal[truck])))
-        for fleet, of_trucks in found.items():
+                by_fleet[fleets[truck]].append((count, float(self._sums[truck]), count * float(nominal[truck])))
+        for fleet, of_trucks in by_fleet.items():
             points, *sums = map(sum, zip(*of_trucks, strict=True))
             yield fleet, *(computed(one / points, points) for one in sums)
 
@@ -216,31 +216,31 @@ class TruckTracker(Tracker):
 
     def _load(self, _: str) -> Iterator[Row]:
         fleets, models, capacities = map(self._texts, ("fleet", "model", "load_capacity"))
-        found: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+        loads: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
         for truck in np.flatnonzero(self._counts).tolist():
             if fleets[truck] and models[truck] and capacities[truck]:
                 share = self._sums[truck] / self._counts[truck] / float(capacities[truck])
-                found[fleets[truck], models[truck]].append((float(share), float(self._counts[truck])))
-        for group, of_trucks in found.items():
+                loads[fleets[truck], models[truck]].append((float(share), float(self._counts[truck])))
+        for group, of_trucks in loads.items():
             shares, points = zip(*of_trucks, strict=True)
             yield *group, computed(sum(shares) / len(shares), sum(points))
 
     def _activity(self, _: str) -> Iterator[Row]:
         fleets, models = self._texts("fleet"), self._texts("model")
-        found: dict[tuple[int, str, str], list[int]] = defaultdict(list)
+        counts_all: dict[tuple[int, str, str], list[int]] = defaultdict(list)
         for truck, numbers, active in self._buckets(lambda mean: mean < 1):
             for day in np.unique(numbers // A_DAY).tolist() if fleets[truck] and models[truck] else ():
                 group = day * A_DAY * BUCKET_NS, fleets[truck], models[truck]
-                found[group].append(int(active[numbers // A_DAY == day].sum()))
-        for group, counts in found.items():
+                counts_all[group].append(int(active[numbers // A_DAY == day].sum()))
+        for group, counts in counts_all.items():
             yield *group, computed(sum(counts) / len(counts) / A_DAY, len(counts))
 
     def _breakdowns(self, _: str) -> Iterator[Row]:
         models = self._texts("model")
-        found: dict[str, int] = defaultdict(int)
+        counts: dict[str, int] = defaultdict(int)
         for truck, _numbers, broken in self._buckets(lambda share: share >= 0.5):
             if models[truck]:
-                found[models[truck]] += int((broken[1:] & ~broken[:-1]).sum())
-        for model, count in found.items():
+                counts[models[truck]] += int((broken[1:] & ~broken[:-1]).sum())
+        for model, count in counts.items():
             if count:
                 yield model, float(count)

@@ -198,13 +198,13 @@ def _query_lines(summary: Summary, times: Mapping[str, Mapping[str, float]], wor
     width = max(map(len, times), default=0)
     rate = f"overall query rate {units.format_count(whole['per_s'])} queries/sec"
     lines = [f"Run complete after {whole['count']:,.0f} queries with {workers} workers ({rate}):"]
-    for name, found in times.items():
+    for name, asked in times.items():
         order = {"min": "min", "med": "p50", "mean": "mean", "p95": "p95", "p99": "p99", "max": "max"}
-        few = {name for name in ("p95", "p99") if found["count"] < values_needed(float(name[1:]))}
-        texts = ", ".join(f"{key}: {'-' if of in few else f'{found[of] / 1e6:,.2f}ms'}" for key, of in order.items())
-        empty = f" ({found['empty']:,.0f} answers without a row)" if found["empty"] else ""
-        counts = f"count: {found['count']:,.0f}, rows: {found['rows']:,.0f}{empty}"
-        lines.append(f"{name:<{width}} : {texts}, {counts}, rate: {units.format_count(found['per_s'])}/s")
+        few = {name for name in ("p95", "p99") if asked["count"] < values_needed(float(name[1:]))}
+        texts = ", ".join(f"{key}: {'-' if of in few else f'{asked[of] / 1e6:,.2f}ms'}" for key, of in order.items())
+        empty = f" ({asked['empty']:,.0f} answers without a row)" if asked["empty"] else ""
+        counts = f"count: {asked['count']:,.0f}, rows: {asked['rows']:,.0f}{empty}"
+        lines.append(f"{name:<{width}} : {texts}, {counts}, rate: {units.format_count(asked['per_s'])}/s")
     lines += [f"{count:,} queries failed: {text}" for text, count in [*summary.failures.items()][:3]]
     return [*lines, f"wall clock time: {summary.measured.duration_s:.3f}sec"]
 
@@ -235,14 +235,14 @@ def validate(
         world, window_ns, asked = read_queries(file, blocks)
         chosen = list(islice(asked, limit))
     wrong = 0
-    found = []
+    verdicts = []
     time_limits = limits_of(time_limit)
     for place in places:
         target = registry.get(place["name"])
         layout = target.schemas[place["schema"] or next(iter(target.schemas))]
         limits = Limits(time_limits, place["endpoint"])
         answers, hashes = compared(world, window_ns, chosen, target, layout, limits)
-        found.append((answers, hashes))
+        verdicts.append((answers, hashes))
         name = f"{target.name} {layout.name}"
         say(f"{name}: {answers.checked - answers.wrong:,} of {answers.checked:,} answers are right")
         for kind, why in answers.unsupported.items():
@@ -260,13 +260,13 @@ def validate(
         elif not answers.checked:
             wrong += 1
             fail(f"{name}: no answer could be checked", 1)
-    if are_of_another_world(found):
+    if are_of_another_world(verdicts):
         raise UserMistake(
             f"{file}: the databases agree with each other and not with this file's world: their data are of another "
             "seed or another file; ask with queries that were made for their data"
         )
     hint = "; if these are all, the data may be of another world than the file's (seed, scale, start)"
-    all_wrong = all(answers.wrong == answers.checked for answers, _ in found)
+    all_wrong = all(answers.wrong == answers.checked for answers, _ in verdicts)
     return fail(f"{wrong:,} answers are wrong{hint * all_wrong}", 1) if wrong else 0
 
 
@@ -308,16 +308,16 @@ def found_place(target: str, endpoint: str | None, schema: str | None) -> dict[s
     from tsbench.targets.credentials import refuse_secrets
     from tsbench.targets.target import require_driver
 
-    found = registry.get(target)
-    require_driver(found)
-    if not found.durable:
+    target_of = registry.get(target)
+    require_driver(target_of)
+    if not target_of.durable:
         raise UserMistake(f"{target} keeps its data no longer than this process; take a database that does")
     if not endpoint:
-        raise UserMistake(f"--endpoint is missing: the URL of a database that stays, such as {found.form}")
+        raise UserMistake(f"--endpoint is missing: the URL of a database that stays, such as {target_of.form}")
     refuse_secrets(endpoint, "--endpoint")
-    found.parse(endpoint)
-    if schema is not None and schema not in found.schemas:
-        raise UserMistake(f"{target} has no schema '{schema}'; there are {', '.join(found.schemas)}")
+    target_of.parse(endpoint)
+    if schema is not None and schema not in target_of.schemas:
+        raise UserMistake(f"{target} has no schema '{schema}'; there are {', '.join(target_of.schemas)}")
     return {"name": target, "schema": schema, "endpoint": endpoint}
 
 

@@ -62,8 +62,9 @@ def report(
         check_world(run, WORLD_VERSION, may_be_earlier=True)
     ahead_s = parsed("--sar-ahead", sar_ahead, units.parse_offset_s) if sar_ahead else None
     for result, file in ((result, attach_sar) for result in results if attach_sar is not None):
-        for found in attach(result, file, host=host, ahead_s=ahead_s):
-            say(f"{found.cell}: {found.covered_s:.0f} of {found.whole_s:.0f} s seen by sar on {found.host}")
+        for covered in attach(result, file, host=host, ahead_s=ahead_s):
+            seen = f"{covered.covered_s:.0f} of {covered.whole_s:.0f} s"
+            say(f"{covered.cell}: {seen} seen by sar on {covered.host}")
     exports.write(results)
     damaged: list[str] = []
     for result in results:
@@ -97,12 +98,12 @@ def history(
     expect_packages()
     from tsbench.report.history import read_history, write_history
 
-    found = read_history(results, _figures(figure))
-    page = write_history(found, out)
-    for line in found.sentences():
+    past = read_history(results, _figures(figure))
+    page = write_history(past, out)
+    for line in past.sentences():
         say(line)
     say(f"history: {short_path(page)}; for Apache Otava: {short_path(out / 'otava.yaml')}")
-    _expect_whole(found.damaged)
+    _expect_whole(past.damaged)
 
 
 def export(
@@ -166,14 +167,14 @@ def compare(
         asked = [parse_relative(text) for text in gate or ()]
     except ValueError as error:
         raise UserMistake(str(error)) from None
-    found = [one for place in new for one in compared(base, place, asked, figures)]
-    for number, (comparison, results) in enumerate(found):
+    comparisons = [one for place in new for one in compared(base, place, asked, figures)]
+    for number, (comparison, results) in enumerate(comparisons):
         for line in [*([""] if number else []), *lines(comparison), *(result.sentence for result in results)]:
             say(line)
     if json is not None:
-        write_file(json, dumps([to_json(one, judged) for one, judged in found], indent=1) + "\n")
-    failed = any(result.state in {"fail", "not judged"} for _, results in found for result in results)
-    return int(failed or any(comparison.is_worse for comparison, _ in found))
+        write_file(json, dumps([to_json(one, judged) for one, judged in comparisons], indent=1) + "\n")
+    failed = any(result.state in {"fail", "not judged"} for _, results in comparisons for result in results)
+    return int(failed or any(comparison.is_worse for comparison, _ in comparisons))
 
 
 def show_repeats(ran: Ran) -> None:
@@ -215,8 +216,8 @@ def show_baseline(baseline: Path | None, results: Path, asked: Sequence[Relative
         return 0
     judged = compared(baseline, results, asked)
     exports.write([results], judged)
-    for comparison, found in judged:
-        for line in [*lines(comparison), *(result.sentence for result in found)]:
+    for comparison, gates in judged:
+        for line in [*lines(comparison), *(result.sentence for result in gates)]:
             say(line)
-        failed += [result.sentence for result in found if result.state in {"fail", "not judged"}]
+        failed += [result.sentence for result in gates if result.state in {"fail", "not judged"}]
     return fail(failed[0], 1) if failed else 0

@@ -223,8 +223,8 @@ class _Run:
 
 def _set_of(place: Path, name: str) -> Path | None:
     """Return the newest result set of a scenario in the directory of a series, None without one."""
-    found = [path for path in place.glob("*/") if undated(path) == name and (path / "scenario.toml").exists()]
-    return max(found, default=None)
+    sets = [path for path in place.glob("*/") if undated(path) == name and (path / "scenario.toml").exists()]
+    return max(sets, default=None)
 
 
 def _stay(ran: Ran, code: int, stay: Stay) -> int:
@@ -261,9 +261,9 @@ def _short(summary: Summary) -> str:
     said = {"fail": "failed", "not judged": "not judged"}
     if not summary.validity.is_valid:
         return ", ".join([summary.validity.state, *(f"failed {gate.gate}" for gate in summary.failed_gates)])
-    found = [gate for gate in summary.gates if gate.state in said]
+    gates = [gate for gate in summary.gates if gate.state in said]
     return ", ".join(
-        f"{said[gate.state]} {gate.gate} ({shortened(gate.text.partition(': ')[0], 80)})" for gate in found
+        f"{said[gate.state]} {gate.gate} ({shortened(gate.text.partition(': ')[0], 80)})" for gate in gates
     )
 
 

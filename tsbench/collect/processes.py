@@ -136,19 +136,19 @@ class Tree:
         }
 
     def _members(self) -> list[psutil.Process]:
-        found = self._with_descendants(self._roots())
+        members = self._with_descendants(self._roots())
         others = self._with_descendants(self._without())
-        return [process for pid, process in found.items() if pid not in others]
+        return [process for pid, process in members.items() if pid not in others]
 
     def _with_descendants(self, roots: Sequence[int]) -> dict[int, psutil.Process]:
-        found: dict[int, psutil.Process] = {}
+        members: dict[int, psutil.Process] = {}
         for pid in roots:
-            if pid not in found:
+            if pid not in members:
                 with suppress(psutil.Error):
-                    found[pid] = psutil.Process(pid)
+                    members[pid] = psutil.Process(pid)
                     for child in children_of(pid):
-                        found |= self._with_descendants([child])
-        return found
+                        members |= self._with_descendants([child])
+        return members
 
     def _memory(self, members: Sequence[psutil.Process]) -> int:
         """Return the memory of all processes, read again only as often as MEMORY_SHARE allows."""
@@ -181,25 +181,25 @@ def children_of(pid: int) -> list[int]:
     They are the kernel's own lists, one for each thread. psutil looks through all processes of the machine: 2.5 ms for
     200 of them, once a second and tree, during which a server on two cores waits for one of them.
     """
-    found: list[int] = []
+    children: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - this is called for each process once a second
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123 - as above
-                found += map(int, file.read().split())
+                children += map(int, file.read().split())
     except OSError:  # it or a thread of it has ended meanwhile, or a platform without these lists
         with suppress(psutil.Error):
-            found = [child.pid for child in psutil.Process(pid).children()]
-    return found
+            children = [child.pid for child in psutil.Process(pid).children()]
+    return children
 
 
 def _load_processes() -> list[int]:
     """Return the ids of Locust and its workers: the children of this process that run Locust."""
-    found = []
+    processes = []
     for child in children_of(os.getpid()):
         with suppress(psutil.Error):
             if "locust" in psutil.Process(child).cmdline():
-                found.append(child)
-    return found
+                processes.append(child)
+    return processes
 
 
 def _memory(process: psutil.Process) -> int:

@@ -186,7 +186,7 @@ def _json_values(sample: Mapping[str, Any]) -> dict[str, float]:
 
 def _lines_rows(text: str, ahead_s: float | None) -> Iterator[Row]:
     """Yield the rows of `sadf -d`: a table per activity, below a line of column names; joined by host and time."""
-    found: dict[tuple[str, float], tuple[float, dict[str, Any]]] = {}
+    rows: dict[tuple[str, float], tuple[float, dict[str, Any]]] = {}
     columns: list[str] = []
     for line in text.splitlines():
         if line.startswith(("#", "hostname;")):
@@ -200,9 +200,9 @@ def _lines_rows(text: str, ahead_s: float | None) -> Iterator[Row]:
         host, interval, stamp = cells[:3]
         when, _, zone = stamp.rpartition(" ") if stamp.count(" ") == 2 else (stamp, "", "")
         end_s = float(stamp) if stamp.isdigit() else _epoch(when, zone=zone, ahead_s=ahead_s)
-        _, values = found.setdefault((host, end_s), (float(interval), {}))
+        _, values = rows.setdefault((host, end_s), (float(interval), {}))
         _take(values, dict(zip(columns[3:], cells[3:], strict=True)))
-    for (host, end_s), (interval_s, values) in found.items():
+    for (host, end_s), (interval_s, values) in rows.items():
         if values:
             yield _row(end_s, interval_s, host, values)
 
@@ -268,5 +268,5 @@ def _epoch(text: str, *, zone: str, ahead_s: float | None) -> float:
 
 
 def _sum(values: Mapping[str, float], *names: str) -> float | None:
-    found: Sequence[float] = [values[name] for name in names if name in values]
-    return sum(found) if found else None
+    parts: Sequence[float] = [values[name] for name in names if name in values]
+    return sum(parts) if parts else None

@@ -315,8 +315,8 @@ class Coordinator:
         times = self._set_times(test, times.go_ns, min(start_s, times.start_ns // NS_PER_S))
         warmup_s, limit_s = (times.start_ns - times.go_ns) / NS_PER_S, run.spec.drive.longest_warmup / NS_PER_S
         try:
-            found = watch.ended(settled=settled, warmup_s=warmup_s, limit_s=limit_s)
-            write_json(run.directory / WARMUP, asdict(found))
+            settled_at = watch.ended(settled=settled, warmup_s=warmup_s, limit_s=limit_s)
+            write_json(run.directory / WARMUP, asdict(settled_at))
         except Broken as error:
             self._cannot_record(str(error))
             return

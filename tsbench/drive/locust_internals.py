@@ -32,7 +32,7 @@ RpcClient: TypeAlias = zmqrpc.Client
 
 def missing() -> list[str]:
     """Return the private names that the installed Locust does not have."""
-    found = {
+    needed = {
         "locust.argument_parser.default_args_dict": hasattr(argument_parser, "default_args_dict"),
         "locust.event.EventHook._handlers": hasattr(EventHook(), "_handlers"),
         "locust.rpc.zmqrpc.BaseSocket.socket": "socket" in zmqrpc.BaseSocket.__init__.__code__.co_names,
@@ -45,7 +45,7 @@ def missing() -> list[str]:
         "locust.web.WebUI._swarm_greenlet": "_swarm_greenlet" in web.WebUI.__init__.__code__.co_names,
         "locust.web.WebUI.update_template_args": hasattr(web.WebUI, "update_template_args"),
     }
-    return [name for name, there in found.items() if not there]
+    return [name for name, there in needed.items() if not there]
 
 
 # --- events -----------------------------------------------------------------------------------------------------------

@@ -61,8 +61,8 @@ def values(batch: Batch) -> Assembled:
     numbers = _template((b"",), count)
     numbers["value0"] = np.column_stack(columns).ravel()
     parts = [Part(fixed(middle)), Part(names, np.tile(np.arange(len(fields)), len(batch))), Part(fixed(numbers))]
-    found = _documents(batch, parts, np.repeat(batch.series, len(fields)))
-    return Assembled(found.data, found.ends[len(fields) - 1 :: len(fields)])
+    documents = _documents(batch, parts, np.repeat(batch.series, len(fields)))
+    return Assembled(documents.data, documents.ends[len(fields) - 1 :: len(fields)])
 
 
 def times_ms(time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -82,11 +82,11 @@ def times_ms(time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
 def rows(batch: Batch) -> NDArray[np.void]:
     """Return the fixed part of every point's document: time, fields, and the document's end."""
     fields = batch.measurement.fields
-    found = _template((_DATE + _name(TIME), *(_KINDS[f.kind] + _name(f.name) for f in fields)), len(batch))
-    found["value0"] = times_ms(batch.time_ns)
+    table = _template((_DATE + _name(TIME), *(_KINDS[f.kind] + _name(f.name) for f in fields)), len(batch))
+    table["value0"] = times_ms(batch.time_ns)
     for number, field in enumerate(fields, start=1):
-        found[f"value{number}"] = _bits(batch.fields[field.name], field.kind)
-    return found
+        table[f"value{number}"] = _bits(batch.fields[field.name], field.kind)
+    return table
 
 
 def _documents(batch: Batch, parts: list[Part], series: NDArray[np.int32]) -> Assembled:
@@ -135,11 +135,11 @@ def _bits(column: NDArray[Any], kind: Kind) -> NDArray[np.int64]:
 
 def _hashes(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     """Return a number for every row that depends on all of its values, and on their order."""
-    found = np.zeros(len(columns[0]), np.uint64)
+    hashes = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
-        found = (found ^ column.view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)  # odd, so that no two inputs meet
-        found ^= found >> np.uint64(29)
-    return found.view(np.int64)
+        hashes = (hashes ^ column.view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)  # odd, so that no two inputs meet
+        hashes ^= hashes >> np.uint64(29)
+    return hashes.view(np.int64)
 
 
 def fixed(table: NDArray[np.void]) -> Texts:

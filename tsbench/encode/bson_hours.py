@@ -137,7 +137,7 @@ def _part(count: int, *columns: bytes | NDArray[Any]) -> Part:
 def _table(count: int, *columns: bytes | NDArray[Any]) -> NDArray[np.void]:
     """Return rows of fixed width: constants, and columns with an entry for every row (or one for all)."""
     types = [f"V{len(c)}" if isinstance(c, bytes) else c.dtype for c in columns]
-    found = np.zeros(count, np.dtype([(f"c{i}", each) for i, each in enumerate(types)]))
+    table = np.zeros(count, np.dtype([(f"c{i}", each) for i, each in enumerate(types)]))
     for i, column in enumerate(columns):
-        found[f"c{i}"] = np.void(column) if isinstance(column, bytes) else column
-    return found
+        table[f"c{i}"] = np.void(column) if isinstance(column, bytes) else column
+    return table

@@ -42,8 +42,8 @@ def lines(batch: Batch) -> Assembled:
     """Return the same bytes as `encode`, and where each point's line ends; errors as in `encode`."""
     if not len(batch):
         return NO_ROWS
-    found = assembled(*_plan(batch))
-    return _without_nulls(found.data, batch.measurement) if batch.measurement.nullable else found
+    text = assembled(*_plan(batch))
+    return _without_nulls(text.data, batch.measurement) if batch.measurement.nullable else text
 
 
 def encode_singles(batch: Batch) -> list[bytes]:

@@ -108,7 +108,7 @@ def _times(time_us: NDArray[np.int64]) -> Part:
 def _own_tags(tags: _OwnTags, form: _Form) -> Texts:
     """Return the own tags of every series as JSON, quoted or escaped."""
     # Codes compare by identity, so a world's tags are turned into text once.
-    found = sql.json_texts(dict(tags), tuple(name for name, _ in tags))
+    documents = sql.json_texts(dict(tags), tuple(name for name, _ in tags))
     if form.quote:
-        return texts([form.between + literal(text).encode() for text in found])
-    return texts([form.between + text.replace("\\", "\\\\").encode() for text in found])  # JSON has no bare tabs
+        return texts([form.between + literal(text).encode() for text in documents])
+    return texts([form.between + text.replace("\\", "\\\\").encode() for text in documents])  # JSON has no bare tabs

@@ -97,11 +97,11 @@ def _small(columns: Sequence[Column], size: int) -> Part:
 @lru_cache(maxsize=256)
 def _combinations(around: tuple[tuple[bytes, bytes], ...], size: int) -> Texts:
     """Return the texts of all combinations of integers below `size`; the last integer varies fastest."""
-    found = [b""]
+    combinations = [b""]
     for before, after in around:
         one = [b"%b%d%b" % (before, n, after) for n in range(size)]
-        found = [head + tail for head in found for tail in one]
-    return texts(found)
+        combinations = [head + tail for head in combinations for tail in one]
+    return texts(combinations)
 
 
 # --- integers of any size ---------------------------------------------------------------------------------------------

@@ -54,22 +54,22 @@ def rows(batch: Batch) -> Iterator[Parameters]:
     for name, (_, values) in zip(dtype.names or (), columns, strict=True):
         table[name] = values
     cut = struct.Struct("".join(f"{np.dtype(kind).itemsize}s" for kind, _ in columns))
-    found: Iterable[Parameters] = cut.iter_unpack(table.tobytes())
+    fields: Iterable[Parameters] = cut.iter_unpack(table.tobytes())
     if batch.measurement.nullable:
-        found = (tuple(None if value == _NAN else value for value in row) for row in found)
+        fields = (tuple(None if value == _NAN else value for value in row) for row in fields)
     texts = _jsonb(batch)
     if not texts:
-        return iter(found)
-    return ((*row, texts[i]) for row, i in zip(found, batch.series.tolist(), strict=True))
+        return iter(fields)
+    return ((*row, texts[i]) for row, i in zip(fields, batch.series.tolist(), strict=True))
 
 
 def arrays(batch: Batch) -> Parameters:
     """Return one array per column that `rows` has: timestamptz[], int4[], float8[], jsonb[]; errors as in `rows`."""
-    found = [_array(kind, values) for kind, values in _columns(batch)]
+    arrays_of = [_array(kind, values) for kind, values in _columns(batch)]
     texts = _jsonb(batch)
     if texts:
-        found.append(_text_array([texts[i] for i in batch.series.tolist()]))
-    return tuple(found)
+        arrays_of.append(_text_array([texts[i] for i in batch.series.tolist()]))
+    return tuple(arrays_of)
 
 
 def nbytes(values: Parameters) -> int:
@@ -79,10 +79,10 @@ def nbytes(values: Parameters) -> int:
 
 def _columns(batch: Batch) -> list[tuple[str, NDArray[Any]]]:
     """Return the columns of fixed width, each with its type on the wire."""
-    found: list[tuple[str, NDArray[Any]]] = [(">i8", times_us(batch.time_ns) - EPOCH_2000_US)]
+    columns: list[tuple[str, NDArray[Any]]] = [(">i8", times_us(batch.time_ns) - EPOCH_2000_US)]
     if batch.measurement.tags:
-        found.append((">i4", batch.series))
-    return found + [(">f8", float8(batch.fields[name])) for name in batch.measurement.field_names]
+        columns.append((">i4", batch.series))
+    return columns + [(">f8", float8(batch.fields[name])) for name in batch.measurement.field_names]
 
 
 @lru_cache(maxsize=32)

@@ -36,14 +36,14 @@ def columns(batch: Batch, times: Sequence[Any], *, extra_json: bool) -> list[Seq
     A field that a point lacks is None. With `extra_json` the last column is the own tags' JSON text per row, None where
     the measurement has none.
     """
-    found: list[Sequence[Any]] = [times]
+    result: list[Sequence[Any]] = [times]
     if batch.measurement.tags:
-        found.append(batch.series.tolist())
-    found += [_values(batch.fields[field.name], field) for field in batch.measurement.fields]
+        result.append(batch.series.tolist())
+    result += [_values(batch.fields[field.name], field) for field in batch.measurement.fields]
     if extra_json:
         texts = own_tags_json(batch)
-        found.append([texts[i] for i in batch.series.tolist()] if texts else [None] * len(batch))
-    return found
+        result.append([texts[i] for i in batch.series.tolist()] if texts else [None] * len(batch))
+    return result
 
 
 def _values(column: NDArray[Any], field: Field) -> Sequence[Any]:

@@ -34,8 +34,8 @@ class ErrorTexts:
 
     def most_common(self, count: int = MOST_TEXTS) -> dict[str, int]:
         """Return the number of errors by text: the `count` most common texts, then all others as `OTHERS`."""
-        found = dict(self._counts.most_common(count))
-        others = self._others + self._counts.total() - sum(found.values())
+        texts = dict(self._counts.most_common(count))
+        others = self._others + self._counts.total() - sum(texts.values())
         if others:
-            found[OTHERS] = found.get(OTHERS, 0) + others
-        return found
+            texts[OTHERS] = texts.get(OTHERS, 0) + others
+        return texts

@@ -82,8 +82,8 @@ class Gate:
     @property
     def percent(self) -> float | None:
         """Percentile of the figure, such as 99.0 for p99; None if the figure is no percentile."""
-        found = _PERCENTILE.fullmatch(self.figure)
-        return float(found[1]) if found else None
+        match = _PERCENTILE.fullmatch(self.figure)
+        return float(match[1]) if match else None
 
     @property
     def is_latency(self) -> bool:
@@ -123,15 +123,15 @@ def parse_gate(text: str) -> Gate:
         One line that names the gate, what is wrong with it and how to write it.
     """
     whole = text.strip()
-    found = _FORM.fullmatch(whole)
-    if found is None or len(whole) > _LONGEST:
+    match = _FORM.fullmatch(whole)
+    if match is None or len(whole) > _LONGEST:
         raise ValueError(f"'{shortened(whole)}' is not a gate; write FIGURE<LIMIT, for example {EXAMPLES}")
-    asked = replace(parse_figure(found["name"], whole), text=re.sub(r"\s+", "", whole))
+    asked = replace(parse_figure(match["name"], whole), text=re.sub(r"\s+", "", whole))
     try:
-        limit = _limit(asked, found["limit"])
+        limit = _limit(asked, match["limit"])
     except ValueError as error:
         raise ValueError(f"'{whole}': {error}") from None
-    return replace(asked, sign=found["sign"], limit=limit)
+    return replace(asked, sign=match["sign"], limit=limit)
 
 
 def parse_figure(name: str, whole: str = "") -> Gate:
@@ -160,8 +160,8 @@ def figure_of(name: str, summary: Summary) -> tuple[float | None, str]:
     gate = parse_figure(name)
     if not gate.is_latency:
         return _amount(gate, summary)
-    found, basis = _latency(gate, summary)
-    return (None if found is None else found.most_ns), basis
+    figure, basis = _latency(gate, summary)
+    return (None if figure is None else figure.most_ns), basis
 
 
 def believed_figure(name: str, summary: Summary) -> tuple[tuple[float, float] | None, str]:
@@ -182,8 +182,8 @@ def believed_figure(name: str, summary: Summary) -> tuple[tuple[float, float] | 
     if is_held_back(gate, summary):
         faster = _held_back(summary)
         return ((value, value * faster), "") if faster else (None, "the load generator was the limit")
-    found = _latency(gate, summary)[0] if gate.is_latency else None
-    return (found.bounds_ns if found is not None else (value, value)), ""
+    figure = _latency(gate, summary)[0] if gate.is_latency else None
+    return (figure.bounds_ns if figure is not None else (value, value)), ""
 
 
 def is_held_back(gate: Gate, summary: Summary) -> bool:
@@ -297,27 +297,29 @@ def _by_margin(gate: Gate, measured: float, text: str, ops: Sequence[OpFigures])
 
 def _latency_result(gate: Gate, summary: Summary) -> GateResult:
     """Return the result of a gate on a latency; it is not judged if the limit lies within the times that it can be."""
-    found, what = _latency(gate, summary)
-    if found is None:
+    interval, what = _latency(gate, summary)
+    if interval is None:
         return GateResult(gate.text, None, "not judged", what)
     tail = summary.measured.tails.get(gate.text) if summary.measured else None
     if tail is not None and gate.percent is not None:
         seen = judge(tail, gate.percent, gate.limit, below=gate.sign in {"<", "<="})
         if seen.state != "not judged":
-            text = f"{found.text}: {seen.text} ({what})"
-            return GateResult(gate.text, found.most_ns, seen.state, text, confidence=seen.confidence)
-    least_ns, most_ns = found.bounds_ns
+            text = f"{interval.text}: {seen.text} ({what})"
+            return GateResult(gate.text, interval.most_ns, seen.state, text, confidence=seen.confidence)
+    least_ns, most_ns = interval.bounds_ns
     doubt = what
-    if found.is_open_ended:
+    if interval.is_open_ended:
         doubt = f"{sum(part.unsent for part in _ops(gate, summary))} arrivals were still waiting when the run ended"
     elif share := summary.limit.sent_in_bursts if summary.limit else 0.0:
         least_ns /= BURST_REACH
         doubt = f"{share:.0%} of the ops were sent in bursts, which slow the server"
     ends = {gate.holds(end_ns) for end_ns in (least_ns, most_ns)}
     if len(ends) > 1:
-        text = f"{found.text} around the limit of {units.format_duration(gate.limit)}: {doubt}"
-        return GateResult(gate.text, found.most_ns, "not judged", text)
-    return _by_margin(gate, found.most_ns, f"{found.text} ({what})", () if found.is_interval else _ops(gate, summary))
+        text = f"{interval.text} around the limit of {units.format_duration(gate.limit)}: {doubt}"
+        return GateResult(gate.text, interval.most_ns, "not judged", text)
+    return _by_margin(
+        gate, interval.most_ns, f"{interval.text} ({what})", () if interval.is_interval else _ops(gate, summary)
+    )
 
 
 def _latency(gate: Gate, summary: Summary) -> tuple[Latency | None, str]:
@@ -330,10 +332,10 @@ def _latency(gate: Gate, summary: Summary) -> tuple[Latency | None, str]:
     ops = next(iter(_ops(gate, summary)), None)
     if ops is None or not ops.count:
         return None, f"no {gate.of} ended in the measured window"
-    found = latency_of(ops, time, gate.figure)
-    if found is None:
+    interval = latency_of(ops, time, gate.figure)
+    if interval is None:
         return None, f"the run kept no {gate.figure}"
-    return found, f"{time} time of {units.format_count(ops.count)} ops, {summary.loop} loop"
+    return interval, f"{time} time of {units.format_count(ops.count)} ops, {summary.loop} loop"
 
 
 def _first(gate: Gate, time: str, summary: Summary) -> tuple[Latency | None, str]:
@@ -349,8 +351,8 @@ def _amount(gate: Gate, summary: Summary) -> tuple[float | None, str]:
     if gate.figure in {"bytes/point", "disk-reads"}:
         return _disk(gate, summary)
     if gate.of == "load":
-        found = getattr(summary.load, _OF_LOAD[gate.figure], None)
-        return found, "nothing is known of the load before the measurement"
+        amount = getattr(summary.load, _OF_LOAD[gate.figure], None)
+        return amount, "nothing is known of the load before the measurement"
     if gate.figure in _OF_RATES:
         why = "how the rate went on is known of runs of 20 s or more"
         return getattr(summary.steadiness.get(gate.of or ""), _OF_RATES[gate.figure], None), why

@@ -41,13 +41,13 @@ class GateNow:
 
 def gates_now(gates: Sequence[Gate], totals: Mapping[str, OpTotals], length_s: float, time: str) -> list[GateNow]:
     """Return whether gates hold on the ops of `length_s` seconds, by op; `time` is the one that counts."""
-    found = []
+    results = []
     for gate in gates:
         value = _so_far(gate, totals, length_s, gate.time or time)
         name = gate.text.partition(gate.sign)[0]
         known = (gate.holds(value), figure_text(name, value)) if value is not None else (None, "")
-        found.append(GateNow(gate.text, *known))
-    return found
+        results.append(GateNow(gate.text, *known))
+    return results
 
 
 def _so_far(gate: Gate, totals: Mapping[str, OpTotals], length_s: float, time: str) -> float | None:

@@ -223,7 +223,7 @@ class Batches:
         ops = len(whole)
         if self.number < LEAST_BATCHES or not ops:
             return {}
-        found: dict[str, tuple[float, float]] = {}
+        intervals: dict[str, tuple[float, float]] = {}
         batches, index, count = self._flat(kind)
         sizes = np.bincount(batches, count, minlength=self.number)
         wanted = {name: percent for name, percent in percents.items() if percent < 100}
@@ -238,7 +238,7 @@ class Batches:
                 continue
             reach, lean = _WIDER * (spread.most - spread.estimate), _LEAN * max(0.0, percent / 50 - 1)
             least, most = at * math.exp(-reach * (1 - lean / 2)), at * math.exp(reach * (1 + lean))
-            found[name] = (min(ends[0], least), max(ends[1], most))
+            intervals[name] = (min(ends[0], least), max(ends[1], most))
         rates = {"ops/s": self._done, "points/s": self._points}
         means = {name: np.array([of[n] for n in range(self.number)]) / self.length_s for name, of in rates.items()}
         if sizes.sum():
@@ -248,11 +248,12 @@ class Batches:
             means["mean"] = float(whole.mean_ns) + beyond
         for name, values in means.items():
             if values.any() and (interval := mean_interval(values)) is not None:
-                found[name] = (interval.least, interval.most)
+                intervals[name] = (interval.least, interval.most)
         times = whole.percentile_ns(0), max(whole.percentile_ns(100), self.window_s * units.NS_PER_S)
-        possible = dict.fromkeys(found, times) | dict.fromkeys(rates, (0, math.inf))
+        possible = dict.fromkeys(intervals, times) | dict.fromkeys(rates, (0, math.inf))
         return {
-            name: (max(possible[name][0], least), min(possible[name][1], most)) for name, (least, most) in found.items()
+            name: (max(possible[name][0], least), min(possible[name][1], most))
+            for name, (least, most) in intervals.items()
         }
 
 
@@ -275,31 +276,31 @@ def judge(tail: Tail, percent: float, limit_ns: float, *, below: bool) -> Judgem
     each = max(1.0, tail.dependence or 1.0)
 
     def sure(slow: int, times: float = 1.0) -> tuple[float, float]:
-        share, found, ops = 1 - percent / 100, times * slow / each, times * tail.ops / each
-        return 1 - binomial_at_most(found, ops, share), 1 - binomial_at_least(found, ops, share)
+        share, slow_ops, ops = 1 - percent / 100, times * slow / each, times * tail.ops / each
+        return 1 - binomial_at_most(slow_ops, ops, share), 1 - binomial_at_least(slow_ops, ops, share)
 
     def state(slow: int, times: float = 1.0) -> GateState:
         is_below, is_above = sure(slow, times)
         return ("pass" if below else "fail") if is_below >= SURE else _OTHER[below] if is_above >= SURE else "undecided"
 
     ends = {state(tail.slow_least), state(tail.slow_most)}
-    found = ends.pop() if len(ends) == 1 else "not judged" if "undecided" not in ends else "undecided"
+    verdict = ends.pop() if len(ends) == 1 else "not judged" if "undecided" not in ends else "undecided"
     slow = units.format_count(tail.slow_most)
     if tail.slow_least != tail.slow_most:
         slow = f"{units.format_count(tail.slow_least)} to {slow}"
     beyond = f"{slow} of {units.format_count(tail.ops)} ops were not below {units.format_duration(limit_ns)}"
     if each >= 1.5:
         beyond += f", which tell as much as {units.format_count(round(tail.ops / each))} independent ones"
-    if found == "undecided":
+    if verdict == "undecided":
         longer = next((times for times in _LONGER if state(tail.slow_most, times) != "undecided"), None)
         more = f"; a run {longer} times as long might decide" if longer else ": too close to the limit to decide"
-        return Judgement(found, None, f"{beyond}{more}")
-    if found == "not judged":
-        return Judgement(found, None, beyond)
-    confidence = sure(tail.slow_most)[0] if (found == "pass") is below else sure(tail.slow_least)[1]
-    word = "holds" if found == "pass" else "is broken"
+        return Judgement(verdict, None, f"{beyond}{more}")
+    if verdict == "not judged":
+        return Judgement(verdict, None, beyond)
+    confidence = sure(tail.slow_most)[0] if (verdict == "pass") is below else sure(tail.slow_least)[1]
+    word = "holds" if verdict == "pass" else "is broken"
     share = f"{math.floor(1000 * min(confidence, 0.999)) / 10:g} %"
-    return Judgement(found, confidence, f"{beyond}; {word} with {share} confidence")
+    return Judgement(verdict, confidence, f"{beyond}; {word} with {share} confidence")
 
 
 def above(histogram: Histogram, limit_ns: float) -> int:

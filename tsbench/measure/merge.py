@@ -96,14 +96,14 @@ class OpTotals(OpCounts):
         ops: Histogram = getattr(self, time)
         undelayed = self.response_undelayed if time == "response" and len(self.response_undelayed) else ops
         waiting = self.unsent if time == "response" else Histogram()
-        found = [self.batches.dependence(time, limit) for limit in (limit_ns, ops.percentile_ns(percent))]
+        dependences = [self.batches.dependence(time, limit) for limit in (limit_ns, ops.percentile_ns(percent))]
         most = above(ops, limit_ns) + len(waiting)
         least = most if certain_ns is None else above(undelayed, certain_ns) + above(waiting, certain_ns)
         return Tail(
             ops=len(ops) + len(waiting),
             slow_least=min(least, most),
             slow_most=most,
-            dependence=max((one for one in found if one is not None), default=None),
+            dependence=max((one for one in dependences if one is not None), default=None),
         )
 
     def figures(
@@ -146,8 +146,8 @@ class OpTotals(OpCounts):
     def _margins(
         self, time: str, wanted: Mapping[str, float], at_least: Collection[str]
     ) -> dict[str, tuple[float, float]]:
-        found = self.batches.margins(time, getattr(self, time), wanted)
-        return {name: ends for name, ends in found.items() if name not in at_least}
+        margins = self.batches.margins(time, getattr(self, time), wanted)
+        return {name: ends for name, ends in margins.items() if name not in at_least}
 
     def _response(self, wanted: Mapping[str, float]) -> tuple[dict[str, float], tuple[str, ...]]:
         """Return the response percentiles of all arrivals, and the names of those that are lower bounds.
@@ -298,14 +298,14 @@ class SelfObservation:
 
 def observation(directory: Path, process: str, *, start_s: int, end_s: int) -> SelfObservation:
     """Return the delays and the CPU use of a load process in the measured window."""
-    found = SelfObservation()
+    total = SelfObservation()
     for line in scan_log(directory / "process" / f"{process}.self.hlog"):
         if line.tag in {"lag", "wait"} and start_s <= int(line.start_s) < end_s:
-            found.see(line.tag, line.decode())
+            total.see(line.tag, line.decode())
     for _, usage in read_objects(directory / "process" / f"{process}.cpu.jsonl"):
         if start_s <= usage["second"] < end_s:
-            found.used(whole(usage, "cpu_ns"), whole(usage, "wall_ns"))
-    return found
+            total.used(whole(usage, "cpu_ns"), whole(usage, "wall_ns"))
+    return total
 
 
 def _joined(one: Histogram, other: Histogram) -> Histogram:

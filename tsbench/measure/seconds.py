@@ -66,17 +66,17 @@ def read_objects(path: Path, *, start: int = 0) -> Iterator[tuple[int, Mapping[s
     """
     for number, (offset, line) in enumerate(read_lines(path, start=start), 1):
         try:
-            found = parse_json(line)
-            if not isinstance(found, dict) or not FIRST_S <= whole({"second": -1, **found}, "second") <= LAST_S:
+            content = parse_json(line)
+            if not isinstance(content, dict) or not FIRST_S <= whole({"second": -1, **content}, "second") <= LAST_S:
                 raise ValueError("it has no second of a run")  # noqa: TRY301
         except ValueError as error:
             raise ValueError(f"{path}:{number}: damaged line ({error})") from None
-        yield offset + len(line), found
+        yield offset + len(line), content
 
 
-def whole(found: Mapping[str, Any], name: str) -> int:
+def whole(content: Mapping[str, Any], name: str) -> int:
     """Return a count or a time by its name, 0 if it is missing; raises ValueError if it is none of a second."""
-    value = found.get(name, 0)
+    value = content.get(name, 0)
     if type(value) is not int or not 0 <= value <= LIMITS.counted:
         raise ValueError(f"{name} is not a count")
     return value

@@ -60,7 +60,7 @@ def counters_in_stalls(
     caught_up
         The highest rate of ops in and shortly after each stall, as a multiple of the usual one; None means 1 for all.
     """
-    found: list[list[CounterRise]] = [[] for _ in stalls]
+    rises_all: list[list[CounterRise]] = [[] for _ in stalls]
     factors = [1.0 for _ in stalls] if caught_up is None else [max(1.0, factor) for factor in caught_up]
     for panel in panels:
         if not panel.explains_stalls:
@@ -80,8 +80,8 @@ def counters_in_stalls(
                 if spread and highest > reached and highest >= least:
                     deviations = (highest - usual) / spread
                     rise = CounterRise(name, panel.title, label, panel.unit, panel.kind, usual, highest, deviations)
-                    found[number].append(rise)
-    return [tuple(sorted(rises, key=lambda rise: -rise.deviations)[:MOST_COUNTERS]) for rises in found]
+                    rises_all[number].append(rise)
+    return [tuple(sorted(rises, key=lambda rise: -rise.deviations)[:MOST_COUNTERS]) for rises in rises_all]
 
 
 def _spread(outside: NDArray[np.float64], values: NDArray[np.float64]) -> float:

@@ -94,21 +94,21 @@ def _not_zero(value: float, tiny: float) -> float:
     return value if abs(value) > tiny else tiny
 
 
-def binomial_at_most(found: float, ops: float, share: float) -> float:
-    """Return the probability of at most `found` of `ops` independent ops, each with probability `share`.
+def binomial_at_most(probability: float, ops: float, share: float) -> float:
+    """Return the probability of at most `probability` of `ops` independent ops, each with probability `share`.
 
     An effective number of ops need not be whole.
     """
-    if found < 0:
+    if probability < 0:
         return 0.0
-    return 1.0 if found >= ops else beta_share(ops - found, found + 1, 1 - share)
+    return 1.0 if probability >= ops else beta_share(ops - probability, probability + 1, 1 - share)
 
 
-def binomial_at_least(found: float, ops: float, share: float) -> float:
-    """Return the probability of at least `found` of `ops` independent ops, each with probability `share`."""
-    if found <= 0:
+def binomial_at_least(probability: float, ops: float, share: float) -> float:
+    """Return the probability of at least `probability` of `ops` independent ops, each with probability `share`."""
+    if probability <= 0:
         return 1.0
-    return 0.0 if found > ops else beta_share(found, ops - found + 1, share)
+    return 0.0 if probability > ops else beta_share(probability, ops - probability + 1, share)
 
 
 def t_above(t: float, freedom: float) -> float:
@@ -246,13 +246,13 @@ def differences(tests: Mapping[str, Test], more_is_better: Mapping[str, bool]) -
     """Return what the tests of several figures of the same runs say together."""
     enough = {name: can_find(test, len(tests)) for name, test in tests.items()}
     corrected = dict(zip(tests, benjamini_hochberg(test.p for test in tests.values()), strict=True))
-    found: dict[str, Difference] = {}
+    pairs: dict[str, Difference] = {}
     for name, test in tests.items():
         if corrected[name] <= ALPHA and test.ratio.estimate != 1:
-            found[name] = "better" if (test.ratio.estimate > 1) is more_is_better[name] else "worse"
+            pairs[name] = "better" if (test.ratio.estimate > 1) is more_is_better[name] else "worse"
         else:
-            found[name] = "no difference found" if enough[name] else "too few runs"
-    return found
+            pairs[name] = "no difference found" if enough[name] else "too few runs"
+    return pairs
 
 
 # --- a history --------------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def change_points(values: ArrayLike, alpha: float = ALPHA) -> list[int]:
     """
     logs = np.log(np.asarray(values, dtype=np.float64))
     random = np.random.default_rng(logs.size)
-    found: set[int] = set()
+    places: set[int] = set()
     pieces = [(0, logs.size)]
     while pieces:
         first, last = pieces.pop()
@@ -279,18 +279,18 @@ def change_points(values: ArrayLike, alpha: float = ALPHA) -> list[int]:
         begin, end, most = (one[0] for one in _stretches(piece[None, :]))
         if (1 + (_stretches(orders)[2] >= most * (1 - 1e-9)).sum()) / (1 + _ORDERS) <= alpha:
             edges = [first, *(first + at for at in (begin, end) if 0 < at < len(piece)), last]
-            found |= {*edges[1:-1]}
+            places |= {*edges[1:-1]}
             pieces += itertools.pairwise(edges)
-    while found:
-        edges = [0, *sorted(found), logs.size]
+    while places:
+        edges = [0, *sorted(places), logs.size]
         sides = [np.exp(logs[one:other]) for one, other in itertools.pairwise(edges)]
         p, weakest = max(
             (rank_test(*both).p, at) for both, at in zip(itertools.pairwise(sides), edges[1:], strict=False)
         )
         if p <= alpha:
             break
-        found.remove(weakest)
-    return sorted(map(int, found))
+        places.remove(weakest)
+    return sorted(map(int, places))
 
 
 @lru_cache(maxsize=64)

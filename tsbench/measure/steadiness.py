@@ -90,19 +90,19 @@ def steadiness(
     stretches = _joined(per_s, possible) if usual >= LEAST_PER_S * of_op else []
     slow = _slow_beginning(stretches, len(per_s), FAST_S if due_per_s is None else FAST_S // 2)
     least = CHANCE * math.sqrt(of_op * by_chance)
-    found = [
+    candidates = [
         (begin, end)
         for begin, end in _sudden(per_s, stretches)
         if begin >= slow and (possible - per_s)[begin:end].sum() >= least * math.sqrt(end - begin)
     ]
-    start = _start_up(_without_catch_up(per_s, found, due_per_s), slow)
+    start = _start_up(_without_catch_up(per_s, candidates, due_per_s), slow)
     if start is not None and not np.median(per_s[start:]):
         start = None  # it settled at nothing
     settled = per_s if start is None else per_s[start:]
     median = float(np.median(settled))
     change = drift(settled) / median
     has_settled = start is not None and abs(change) <= TOLERATED_DRIFT
-    stalls = [Stall(first_s + begin, end - begin, float(per_s[begin:end].min()) / median) for begin, end in found]
+    stalls = [Stall(first_s + begin, end - begin, float(per_s[begin:end].min()) / median) for begin, end in candidates]
     stalls.sort(key=lambda stall: stall.length_s * (1 - stall.lowest), reverse=True)
     return Steadiness(
         settled_s=first_s + (start or 0) if has_settled else None,
@@ -134,7 +134,7 @@ def steadiness_by_kind(
     seconds = per_second["second"].to_numpy()
     first_s = min(0, int(seconds.min(initial=0)) + 1)  # a warm-up's first second is hardly ever whole
     inside = (seconds >= first_s) & (seconds < end_s)
-    found = {}
+    by_kind = {}
     everything = max(1, int(per_second["count"].to_numpy()[inside].sum()))
     missing = np.zeros(max(0, end_s - first_s))
     for second, arrivals in (unsent or {}).items():
@@ -153,8 +153,8 @@ def steadiness_by_kind(
             ops += done.sum()
         steady = steadiness(per_s, first_s, None if unsent is None else due, of_op=per_s.sum() / max(1.0, ops))
         if steady is not None:
-            found[kind] = steady
-    return found
+            by_kind[kind] = steady
+    return by_kind
 
 
 def time_drifts(per_second: pl.DataFrame | None, *, end_s: int) -> dict[str, float]:
@@ -168,14 +168,14 @@ def time_drifts(per_second: pl.DataFrame | None, *, end_s: int) -> dict[str, flo
     seconds, ops = per_second["second"].to_numpy(), per_second["op"].to_numpy()
     medians = per_second["service_p50_ns"].to_numpy()
     inside = (seconds >= 0) & (seconds < end_s) & (medians > 0)
-    found = {}
+    drifts = {}
     for op in sorted({*ops[inside].tolist()}):
         rows = inside & (ops == op)
         in_order = medians[rows][np.argsort(seconds[rows])]
         factor = math.exp(drift(np.log(in_order))) if len(in_order) >= LEAST_TIMED_S else 1.0
         if max(factor, 1 / factor) >= DRIFTED:
-            found[op] = factor
-    return found
+            drifts[op] = factor
+    return drifts
 
 
 def _start_up(filled: NDArray[np.float64], slow: int) -> int | None:
@@ -206,11 +206,11 @@ def _possible(per_s: NDArray[np.float64], due: NDArray[np.float64]) -> tuple[NDA
 
 def _joined(per_s: NDArray[np.float64], possible: NDArray[np.float64]) -> list[tuple[int, int]]:
     """Return the stretches of stalled seconds, joined if the rate did not recover between them."""
-    found: list[tuple[int, int]] = []
+    joined: list[tuple[int, int]] = []
     for begin, end in _below(per_s, STALLED * possible):
-        last = found.pop() if found and (per_s < RECOVERED * possible)[found[-1][1] : begin].all() else (begin, end)
-        found.append((last[0], end))
-    return found
+        last = joined.pop() if joined and (per_s < RECOVERED * possible)[joined[-1][1] : begin].all() else (begin, end)
+        joined.append((last[0], end))
+    return joined
 
 
 def _slow_beginning(stretches: Sequence[tuple[int, int]], seconds: int, fast_s: int) -> int:

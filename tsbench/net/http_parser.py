@@ -50,18 +50,18 @@ class Response(NamedTuple):
 
     def header(self, name: str) -> str | None:
         """Return the first value of a header, None without that header."""
-        found = re.search(
+        match = re.search(
             rb"^" + re.escape(name.encode()) + rb":[ \t]*([^\r\n]*?)[ \t]*\r$",
             self.fields,
             re.IGNORECASE | re.MULTILINE,
         )
-        return None if found is None else found[1].decode("latin-1")
+        return None if match is None else match[1].decode("latin-1")
 
 
 def parse_plain(data: bytes) -> Response | None:
     """Return the response if `data` is a complete one of the most common kind (204), in half the parser's time."""
-    found = _PLAIN.fullmatch(data)
-    return None if found is None or len(data) > MAX_HEAD_BYTES else Response(204, found[1], b"", True)
+    match = _PLAIN.fullmatch(data)
+    return None if match is None or len(data) > MAX_HEAD_BYTES else Response(204, match[1], b"", True)
 
 
 @dataclass(slots=True)
@@ -147,11 +147,11 @@ class ResponseParser:
                 return None
             if self._buffer.find(0, 0, stop) >= 0:  # of a request that is quoted; RFC 9110, 5.5 allows a blank instead
                 self._buffer[:stop] = self._buffer[:stop].replace(b"\0", b" ")
-            found = _HEAD.match(self._buffer)
-            if found is None or found.end() != stop + 4:
+            match = _HEAD.match(self._buffer)
+            if match is None or match.end() != stop + 4:
                 raise Malformed(f"its head begins with {bytes(self._buffer[:40])!r}")
-            head = _framing(found)
-            del found  # it references the buffer, which could not be shortened otherwise
+            head = _framing(match)
+            del match  # it references the buffer, which could not be shortened otherwise
             del self._buffer[: stop + 4]
             if head.status >= 200:
                 self._head = head
@@ -187,11 +187,11 @@ class ResponseParser:
                 raise Malformed("a chunk's first line is too long")
             return None
         line = bytes(self._buffer[: stop + 1])
-        found = _CHUNK.fullmatch(line)
-        if found is None:
+        match = _CHUNK.fullmatch(line)
+        if match is None:
             raise Malformed(f"a chunk begins with {line[:20]!r}")
         del self._buffer[: stop + 1]
-        size = int(found[1], 16)
+        size = int(match[1], 16)
         self._size += size
         if self._size > MAX_BODY_BYTES:
             raise Malformed("the body is too long")
@@ -219,8 +219,8 @@ class ResponseParser:
         return Response(head.status, head.fields, b"".join(self._body), keep_alive=head.keep_alive and exact)
 
 
-def _framing(found: re.Match[bytes]) -> _Head:
-    minor, status, fields = found[1], int(found[2]), bytes(found[3])
+def _framing(match: re.Match[bytes]) -> _Head:
+    minor, status, fields = match[1], int(match[2]), bytes(match[3])
     lengths: set[bytes] = set()
     codings: list[bytes] = []
     options: set[bytes] = set()

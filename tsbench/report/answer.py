@@ -33,14 +33,14 @@ _NAMED = 3
 """Sides that a line names if it has more than one beyond them; the others are counted."""
 
 
-def judged_sides(found: ResultSet, whole: Sides | None = None) -> Sides:
+def judged_sides(results: ResultSet, whole: Sides | None = None) -> Sides:
     """Return the sides of which the answer speaks: all of a result set, or of searches those at which they ended.
 
     `whole` are all, if they are known: they are read from the runs' files. Gates on the ratio to a baseline are theirs.
     """
-    ends = ends_of(found) if found.summary.searches else None
-    judged = ends if ends is not None and ends.sides else whole or sides_of(found.cells)
-    return replace(judged, sides=tuple(_with_ratios(side, found.ratios) for side in judged.sides))
+    ends = ends_of(results) if results.summary.searches else None
+    judged = ends if ends is not None and ends.sides else whole or sides_of(results.cells)
+    return replace(judged, sides=tuple(_with_ratios(side, results.ratios) for side in judged.sides))
 
 
 def _with_ratios(side: Side, ratios: Sequence[tuple[str, GateResult]]) -> Side:
@@ -55,10 +55,10 @@ def _with_ratios(side: Side, ratios: Sequence[tuple[str, GateResult]]) -> Side:
     )
 
 
-def answer_of(found: ResultSet, judged: Sides | None = None) -> tuple[str, ...]:
+def answer_of(results: ResultSet, judged: Sides | None = None) -> tuple[str, ...]:
     """Return the answer of a result set: `answer` of its `judged_sides`, which may be known."""
-    said = answer(judged or judged_sides(found), _REPEAT if found.scenario else _REPEAT_SCENARIO)
-    return (*_study(found.summary.claims), *said)
+    said = answer(judged or judged_sides(results), _REPEAT if results.scenario else _REPEAT_SCENARIO)
+    return (*_study(results.summary.claims), *said)
 
 
 def answer_at(results: Path) -> tuple[str, ...]:
@@ -69,37 +69,37 @@ def answer_at(results: Path) -> tuple[str, ...]:
         return (str(error),)
 
 
-def answer(found: Sides, repeat: str = _REPEAT) -> tuple[str, ...]:
+def answer(judged: Sides, repeat: str = _REPEAT) -> tuple[str, ...]:
     """Return the answer of some sides, one line per question of a reader: `Label: sentence.`, whatever their order.
 
     What does not count and which gates failed is said first, what is open last. `repeat` is what shows how much starts
     differ.
     """
-    sides = sorted(found.sides, key=lambda side: (side.name, side.at or 0.0))
+    sides = sorted(judged.sides, key=lambda side: (side.name, side.at or 0.0))
     counted = [side for side in sides if side.stands]
-    lines = [("Result", "no run counts")] * (not counted) + _not_counted(sides, found)
+    lines = [("Result", "no run counts")] * (not counted) + _not_counted(sides, judged)
     if not counted:
         return _written(lines)
-    at = _compared_at(counted, found.axis)
+    at = _compared_at(counted, judged.axis)
     here = [side for side in counted if side.at == at]
     unshown: list[str] = []
-    rules = LOADS if found.searches_loads else (*LOADS[:1], *RULES) if found.only_loads else RULES
-    findings = compare(here, found.loop, unshown, rules)
-    lines = _overloaded(counted if found.axis else here, found) + lines
-    lines += _ramp(counted, found, unshown) if found.axis else _gates(here)
-    lines += _place(at, here, counted, found)
+    rules = LOADS if judged.searches_loads else (*LOADS[:1], *RULES) if judged.only_loads else RULES
+    findings = compare(here, judged.loop, unshown, rules)
+    lines = _overloaded(counted if judged.axis else here, judged) + lines
+    lines += _ramp(counted, judged, unshown) if judged.axis else _gates(here)
+    lines += _place(at, here, counted, judged)
     keeping_up = [side for side in here if not side.overloads]
     if len(keeping_up) == 1 < len(here):  # the others' times are not compared
-        lines += [line for line in _alone(keeping_up[0], found.loop) if line[0] in {"Writes", "Queries"}]
-    lines += _alone(here[0], found.loop) if len(here) == 1 else [(one.rule.label, _line(one)) for one in findings]
+        lines += [line for line in _alone(keeping_up[0], judged.loop) if line[0] in {"Writes", "Queries"}]
+    lines += _alone(here[0], judged.loop) if len(here) == 1 else [(one.rule.label, _line(one)) for one in findings]
     for side in counted:
         if side.left_out:
-            number = f"{len(side.left_out)} of {len(side.cells)} runs of {_where(side, found)}"
+            number = f"{len(side.left_out)} of {len(side.cells)} runs of {_where(side, judged)}"
             are = "is" if len(side.left_out) == 1 else "are"
             unshown.append(f"{number} {are} left out: less valid than the others")
-    judged = counted if found.axis else here
-    unshown += _longer_runs([side for side in judged if side.undecided], found)
-    unshown += _busy_machine(judged)
+    compared = counted if judged.axis else here
+    unshown += _longer_runs([side for side in compared if side.undecided], judged)
+    unshown += _busy_machine(compared)
     return _written([*lines, *_unshown(findings, here, sides, unshown, repeat)])
 
 
@@ -117,11 +117,11 @@ def said_reasons(cells: Sequence[Cell], sentences: Sequence[str]) -> tuple[str, 
 def reasons_of(cells: Sequence[Cell], said: Sequence[str] = ()) -> list[tuple[str, list[str], str]]:
     """Return why runs are not valid, unless that is `said` already: each state and reason once, with its runs."""
     doubtful = [cell for cell in cells if not cell.validity.is_valid and cell.validity.reason not in said]
-    found: list[tuple[str, list[str], str]] = []
+    reasons: list[tuple[str, list[str], str]] = []
     for state in dict.fromkeys(cell.validity.state for cell in doubtful):
         of = ((cell.name, cell.validity.reason) for cell in doubtful if cell.validity.state == state)
-        found += [(state, names, reason) for names, reason in told_once(of)]
-    return found
+        reasons += [(state, names, reason) for names, reason in told_once(of)]
+    return reasons
 
 
 def _study(claims: Sequence[ClaimRow]) -> tuple[str, ...]:
@@ -217,11 +217,11 @@ def _factor(factor: float, precise: bool) -> str:
 
 def _alone(side: Side, loop: str) -> list[tuple[str, str]]:
     """Return a line of each figure of the only side that counts."""
-    found = {rule.key: rule for rule in RULES if rule.key in side.figures}
+    rules = {rule.key: rule for rule in RULES if rule.key in side.figures}
     said = []
-    rate = found.get("write_points_per_s")
+    rate = rules.get("write_points_per_s")
     for about, does in (("write", "writes"), ("query", "answers")):
-        time = next((rule for rule in found.values() if rule.about == about and not rule.is_rate), None)
+        time = next((rule for rule in rules.values() if rule.about == about and not rule.is_rate), None)
         of_time = f"a {time.before}of {_range(time, [side])}" if time else ""
         if about == "write" and rate:
             is_more = loop == "closed" and side.is_generators
@@ -229,7 +229,7 @@ def _alone(side: Side, loop: str) -> list[tuple[str, str]]:
             said.append((rate.label, f"{side.name} {does} {shown}"))
         elif time:
             said.append((time.label, f"{side.name} {does} with {of_time}"))
-    if size := found.get("bytes_per_point"):
+    if size := rules.get("bytes_per_point"):
         said.append((size.label, f"{side.name} takes {_figures(size, [side])}"))
     return said or [("Result", f"{side.name} counts, but has no figures")]
 
@@ -237,7 +237,7 @@ def _alone(side: Side, loop: str) -> list[tuple[str, str]]:
 # --- gates, ramps, what does not count and what was not shown ---------------------------------------------------------
 
 
-def _overloaded(sides: Sequence[Side], found: Sides) -> list[tuple[str, str]]:
+def _overloaded(sides: Sequence[Side], judged: Sides) -> list[tuple[str, str]]:
     """Return a line for each of the first sides that could not keep up with an open loop, at their lowest such load."""
     lowest: dict[str, Side] = {}
     for side in sorted(sides, key=lambda side: side.at or 0.0):
@@ -249,7 +249,7 @@ def _overloaded(sides: Sequence[Side], found: Sides) -> list[tuple[str, str]]:
         done = _span(three_digits(one.done_per_s) for one in sorted(side.overloads, key=lambda one: one.done_per_s))
         queue = max(one.queued for one in side.overloads)
         did = f"of {asked} ops/s asked for it did {done}; its queue grew to {queue:,}"
-        said.append(f"{_where(side, found)} could not keep up: {did}")
+        said.append(f"{_where(side, judged)} could not keep up: {did}")
     return [("Overloaded", text) for text in _first(said, "others could not keep up either")]
 
 
@@ -306,17 +306,17 @@ def at_load(axis: str, at: float, *, bare: bool = False) -> str:
     return {"drive.rate": f"a rate of {number}", "drive.users": f"{number} users"}.get(axis, f"{axis}={number}")
 
 
-def _place(at: float | None, here: Sequence[Side], counted: Sequence[Side], found: Sides) -> list[tuple[str, str]]:
+def _place(at: float | None, here: Sequence[Side], counted: Sequence[Side], sides: Sides) -> list[tuple[str, str]]:
     if at is None:
         return []
     names = {side.name for side in counted}
     holds = all(not side.failed for side in here) and len(here) == len(names)
     gated = any(side.failed or side.gated for side in counted)
     which = ", the highest that all hold" if holds and gated and len(names) > 1 else ""
-    return [("Figures", f"at {at_load(found.axis, at)}{which}")]
+    return [("Figures", f"at {at_load(sides.axis, at)}{which}")]
 
 
-def _ramp(counted: Sequence[Side], found: Sides, unshown: list[str]) -> list[tuple[str, str]]:
+def _ramp(counted: Sequence[Side], sides: Sides, unshown: list[str]) -> list[tuple[str, str]]:
     """Return a line for each side with the load at which it breaks; none if nothing was asked of them."""
     if not any(side.failed or side.gated for side in counted):
         return []
@@ -332,17 +332,17 @@ def _ramp(counted: Sequence[Side], found: Sides, unshown: list[str]) -> list[tup
         if first is None:
             unbroken.setdefault(top or 0.0, []).append(name)
             continue
-        where = at_load(found.axis, first.at or 0.0, bare=top is not None)
-        until = f"holds {at_load(found.axis, top)} and breaks at {where}" if top is not None else f"breaks at {where}"
+        where = at_load(sides.axis, first.at or 0.0, bare=top is not None)
+        until = f"holds {at_load(sides.axis, top)} and breaks at {where}" if top is not None else f"breaks at {where}"
         broke.append((top or 0.0, name, f"{name} {until}: {_named(first)}"))
     said = [text for _, _, text in sorted(broke)]
     for top, names in sorted(unbroken.items()):
         verb = "holds" if len(names) == 1 else "hold"
-        load = at_load(found.axis, top, bare=bool(said))
+        load = at_load(sides.axis, top, bare=bool(said))
         said.append(f"{names_of(names)} {verb} {load}, the highest that was tried{' with it' if top < highest else ''}")
     if names := [name for _, of in sorted(unbroken.items()) for name in of]:
         verb = "breaks" if len(names) == 1 else "break"
-        unshown.append(f"higher values of {found.axis} would show where {names_of(sorted(names))} {verb}")
+        unshown.append(f"higher values of {sides.axis} would show where {names_of(sorted(names))} {verb}")
     return [("Limit", text) for text in _first(said, "others have a row each")]
 
 
@@ -357,40 +357,40 @@ def _measured(text: str) -> str:
     return shortened(text if len(text) <= 80 else text.partition(": ")[0], 80)
 
 
-def _longer_runs(undecided: Sequence[Side], found: Sides) -> list[str]:
+def _longer_runs(undecided: Sequence[Side], sides: Sides) -> list[str]:
     """Return what longer runs would show: of a side at several loads, or several with the same gates, at once."""
     alike: dict[tuple[str, str], list[Side]] = {}
     for side in undecided:
         alike.setdefault(("" if side.at is None else side.name, names_of(side.undecided)), []).append(side)
     said = []
     for (_, gates), (first, *others) in alike.items():
-        more = [side.name if side.at is None else at_load(found.axis, side.at, bare=True) for side in others]
+        more = [side.name if side.at is None else at_load(sides.axis, side.at, bare=True) for side in others]
         verb = "pass" if more and first.at is None else "passes"
-        said.append(f"a longer run would show whether {names_of([_where(first, found), *more])} {verb} {gates}")
+        said.append(f"a longer run would show whether {names_of([_where(first, sides), *more])} {verb} {gates}")
     return said
 
 
-def _where(side: Side, found: Sides) -> str:
-    return side.name if side.at is None else f"{side.name} at {at_load(found.axis, side.at)}"
+def _where(side: Side, sides: Sides) -> str:
+    return side.name if side.at is None else f"{side.name} at {at_load(sides.axis, side.at)}"
 
 
 def _why(side: Side) -> str:
     return f" ({shortened(side.reason, 160)})" if side.reason else ""
 
 
-def _not_counted(sides: Sequence[Side], found: Sides) -> list[tuple[str, str]]:
+def _not_counted(sides: Sequence[Side], judged: Sides) -> list[tuple[str, str]]:
     """Return a line for each of the first sides that do not count, with the reason, and one for the others."""
     out = [side for side in sides if not side.stands]
     shown = out if len(out) <= MOST_NAMES else out[:_NAMED]
-    said = [(side.validity.capitalize(), f"{_where(side, found)} does not count{_why(side)}") for side in shown]
+    said = [(side.validity.capitalize(), f"{_where(side, judged)} does not count{_why(side)}") for side in shown]
     return said + [("Invalid", f"{len(out) - len(shown)} others do not count either")] * (len(shown) < len(out))
 
 
 def _busy_machine(sides: Sequence[Side]) -> list[str]:
     """Return that figures are those of a machine with other work, where it had any."""
-    found = told_once((side.name, text) for side in sides for text in side.disturbed)
+    sentences = told_once((side.name, text) for side in sides for text in side.disturbed)
     all_names = {side.name for side in sides}
-    causes = [text if {*names} == all_names else f"{text} beside {names_of(names)}" for names, text in found]
+    causes = [text if {*names} == all_names else f"{text} beside {names_of(names)}" for names, text in sentences]
     return [f"{cause}; measure again on a quiet machine" for cause in causes]
 
 

@@ -33,11 +33,11 @@ class RelativeGate:
 
 def parse_relative(text: str) -> RelativeGate:
     """Parse a gate such as `write:p99<1.1x`; raises ValueError with one line if it is none."""
-    found = _RELATIVE.fullmatch(text.strip())
-    if found is None:
+    match = _RELATIVE.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"'{text}' is not a gate on a ratio; write for example write:p99<1.1x")
-    figure = gates.parse_figure(found["name"], text).text
-    return RelativeGate(re.sub(r"\s+", "", text), figure, found["sign"] in {"<", "<="}, float(found["times"]))
+    figure = gates.parse_figure(match["name"], text).text
+    return RelativeGate(re.sub(r"\s+", "", text), figure, match["sign"] in {"<", "<="}, float(match["times"]))
 
 
 def compared(
@@ -51,8 +51,8 @@ def compared(
         If nothing can be compared.
     """
     wanted = list(dict.fromkeys([*figures, *(gate.figure for gate in asked)]))
-    found = [compare(one, other, wanted) for one, other in pairs(base, new)]
-    return [(one, [_result(gate, one) for gate in asked]) for one in found]
+    comparisons = [compare(one, other, wanted) for one, other in pairs(base, new)]
+    return [(one, [_result(gate, one) for gate in asked]) for one in comparisons]
 
 
 def expect_baseline(baseline: Path | None, asked: Sequence[str]) -> tuple[list[str], list[RelativeGate]]:
@@ -65,25 +65,25 @@ def expect_baseline(baseline: Path | None, asked: Sequence[str]) -> tuple[list[s
     """
     own = [text for text in asked if not _RELATIVE.fullmatch(text.strip())]
     try:
-        found = [parse_relative(text) for text in asked if text not in own]
+        relative = [parse_relative(text) for text in asked if text not in own]
     except ValueError as error:
         raise UserMistake(f"--gate {error}") from None
-    if found and baseline is None:
-        raise UserMistake(f"--gate '{found[0].text}' is about the ratio to a baseline; add --baseline DIR")
+    if relative and baseline is None:
+        raise UserMistake(f"--gate '{relative[0].text}' is about the ratio to a baseline; add --baseline DIR")
     if baseline is not None:
-        if not found:
+        if not relative:
             raise UserMistake("--baseline is for gates on ratios; add one, such as --gate 'write:p99<1.1x'")
         if not (baseline / "summary.json").exists():
             raise UserMistake(f"--baseline {baseline}: no such result set; give one such as results/<date>-<scenario>")
         sides_at(baseline)  # before the runs, and not after them
-    return own, found
+    return own, relative
 
 
-def _result(gate: RelativeGate, found: Comparison) -> GateResult:
+def _result(gate: RelativeGate, comparison: Comparison) -> GateResult:
     """Return the result of a gate by the interval of the ratio NEW by BASE; it is undecided if both ends differ."""
-    finding: Finding | None = next((one for one in found.findings if one.figure == gate.figure), None)
+    finding: Finding | None = next((one for one in comparison.findings if one.figure == gate.figure), None)
     if finding is None:
-        return GateResult(gate.text, None, "not judged", f"{found.new.name}: not all runs have {gate.figure}")
+        return GateResult(gate.text, None, "not judged", f"{comparison.new.name}: not all runs have {gate.figure}")
     ratio = finding.test.ratio
     holds = {(end < gate.times) is gate.is_below for end in (ratio.least, ratio.most)}
     state: GateState = "undecided" if len(holds) > 1 else "pass" if holds.pop() else "fail"
@@ -92,4 +92,4 @@ def _result(gate: RelativeGate, found: Comparison) -> GateResult:
         text += f" ({ratio.least:.3g} to {ratio.most:.3g})"
     else:
         text += f"; {min(finding.test.runs)} run(s) of a side are too few, run both with --repeat"
-    return GateResult(gate.text, ratio.estimate, state, f"{found.new.name}: {text}")
+    return GateResult(gate.text, ratio.estimate, state, f"{comparison.new.name}: {text}")

@@ -77,27 +77,27 @@ def by_case(cells: Sequence[Cell], usage: pd.DataFrame) -> Figure | None:
 
 def _op_panels(cells: Sequence[Cell]) -> tuple[list[tuple[str, list[str]]], int]:
     """Return each panel's title with every run's op in it (or ""), and the number of panels that were left out."""
-    found: list[tuple[str, list[str]]] = []
+    panels: list[tuple[str, list[str]]] = []
     for kind, title in style.KINDS.items():
         of = [[op for op in cell.ops if frames.kind_of(cell, op) == kind] for cell in cells]
         names = list(dict.fromkeys(op for ops in of for op in ops))
         if (
             len(names) > 1 and max(map(len, of)) == 1
         ):  # the cases differ by the size of writes, such as write-1 and write-252
-            found.append((title, [ops[0] if ops else "" for ops in of]))
+            panels.append((title, [ops[0] if ops else "" for ops in of]))
         else:
-            found += [(name, [name if name in ops else "" for ops in of]) for name in names]
+            panels += [(name, [name if name in ops else "" for ops in of]) for name in names]
 
     def slowest(panel: tuple[str, list[str]]) -> float:
         return max(_time(cell, op, "mean") or 0 for cell, op in zip(cells, panel[1], strict=True))
 
-    kept = sorted(found, key=slowest, reverse=True)[:MOST_OPS]
-    return [panel for panel in found if panel in kept], len(found) - len(kept)
+    kept = sorted(panels, key=slowest, reverse=True)[:MOST_OPS]
+    return [panel for panel in panels if panel in kept], len(panels) - len(kept)
 
 
 def _time(cell: Cell, op: str, part: str) -> float | None:
-    found = believable(cell.ops[op], cell.time, part) if op in cell.ops else None
-    return None if found is None else float(found.most_ns)
+    interval = believable(cell.ops[op], cell.time, part) if op in cell.ops else None
+    return None if interval is None else float(interval.most_ns)
 
 
 def _times(panel: Axes, cells: Sequence[Cell], title: str, ops: Sequence[str]) -> None:

@@ -114,7 +114,7 @@ class Cell:
     @property
     def round(self) -> int:
         """Number of its round among repeats; 0 of a run that was not repeated."""
-        return int(found.group(1)) if (found := _ROUND.search(self.run.cell_id)) else 0
+        return int(match.group(1)) if (match := _ROUND.search(self.run.cell_id)) else 0
 
     @property
     def unrepeated(self) -> str:
@@ -252,10 +252,10 @@ def load_cells(results: Path) -> list[Cell]:
 
 def by_cell(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
     """Return runs by the id of their cell without the round: those of a repeated cell are together."""
-    found: dict[str, list[Cell]] = {}
+    cells_of: dict[str, list[Cell]] = {}
     for cell in cells:
-        found.setdefault(cell.unrepeated, []).append(cell)
-    return found
+        cells_of.setdefault(cell.unrepeated, []).append(cell)
+    return cells_of
 
 
 def _of_set(results: Path) -> SetSummary:
@@ -274,7 +274,7 @@ def _scenario_of(results: Path) -> str:
 
 
 def _text(content: Mapping[str, Any], key: str) -> str:
-    return found if isinstance(found := content.get(key), str) else ""
+    return value if isinstance(value := content.get(key), str) else ""
 
 
 def _load(run: RunDir, name: str) -> Cell:

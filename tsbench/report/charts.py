@@ -53,7 +53,7 @@ def styles() -> Markup:
 def policy(of: Sequence[str]) -> str:
     """Return a content security policy under which a browser runs these scripts, and no other, and loads nothing."""
     hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in of)
-    allowed = " ".join(f"'sha256-{found}'" for found in hashes)
+    allowed = " ".join(f"'sha256-{hashes_all}'" for hashes_all in hashes)
     return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}"
 
 
@@ -98,10 +98,10 @@ def _script(run: Mapping[str, Any]) -> Markup:
 
 def _bands(cell: Cell, span: Sequence[float]) -> list[tuple[float, float, str]]:
     """Return the shaded times: warm-up, stalls of rates, and events."""
-    found = [(span[0], 0.0, "warm-up")] if span[0] < 0 else []
+    bands = [(span[0], 0.0, "warm-up")] if span[0] < 0 else []
     for steady in cell.summary.steadiness.values():
-        found += [(float(one.start_s), float(one.start_s + one.length_s), "stall") for one in steady.stalls]
-    return [*found, *((one.at_s, one.at_s + (one.away_s or 0.0), "event") for one in cell.summary.events)]
+        bands += [(float(one.start_s), float(one.start_s + one.length_s), "stall") for one in steady.stalls]
+    return [*bands, *((one.at_s, one.at_s + (one.away_s or 0.0), "event") for one in cell.summary.events)]
 
 
 # --- lines of a figure ------------------------------------------------------------------------------------------------
@@ -127,11 +127,11 @@ def _chart(axes: Axes, xs: list[list[float]]) -> dict[str, Any] | None:
 def _line(line: Line2D, label: str, xs: list[list[float]], *, highest: bool) -> dict[str, Any]:
     x, y = (np.asarray(data, dtype=float) for data in (line.get_xdata(), line.get_ydata()))
     order = np.argsort(x, kind="stable")
-    found = {"label": label.removeprefix("_"), "width": round(float(line.get_linewidth()) * _PIXELS, 1)}
+    fields = {"label": label.removeprefix("_"), "width": round(float(line.get_linewidth()) * _PIXELS, 1)}
     colour = to_hex(line.get_color())
-    found |= {"colour": "" if colour == INK else colour} | _dashes(line)
+    fields |= {"colour": "" if colour == INK else colour} | _dashes(line)
     seconds, values = _thinned(x[order], y[order], highest=highest)
-    return found | {"x": _place(xs, seconds), "y": [_short(value) for value in values]}
+    return fields | {"x": _place(xs, seconds), "y": [_short(value) for value in values]}
 
 
 def _dashes(line: Line2D) -> dict[str, Any]:
@@ -157,10 +157,10 @@ def _thinned(
 
 def _place(xs: list[list[float]], seconds: NDArray[np.float64]) -> int:
     """Return the place of these times among those of a run, which several lines share."""
-    found = [int(at) if at == int(at) else round(at, 2) for at in seconds.tolist()]
-    if found not in xs:
-        xs.append(found)
-    return xs.index(found)
+    places = [int(at) if at == int(at) else round(at, 2) for at in seconds.tolist()]
+    if places not in xs:
+        xs.append(places)
+    return xs.index(places)
 
 
 def _short(value: float) -> float | None:
@@ -185,26 +185,26 @@ def by_second(cell: Cell) -> Mapping[str, NDArray[np.int64]]:
     length = math.floor(window[1] - window[0]) - first
     counters = np.arange(Histogram().counts.size)
     steps = np.floor(STEPS * np.log10(np.maximum(lowest_of(counters), 1)) + 1e-9).astype(np.int64)
-    found: dict[str, NDArray[np.int64]] = {}
+    rows: dict[str, NDArray[np.int64]] = {}
     for path in files_of(cell.run / "latency", "*.hlog"):
         for line in scan_log(path):
             op, _, time = line.tag.rpartition("|")
             second = round(line.start_s - window[0]) - first
             if time == cell.time and 0 <= second < length:
                 seen = line.decode()
-                grid = found.setdefault(frames.kind_of(cell, op), np.zeros((length, steps[-1] + 1), dtype=np.int64))
+                grid = rows.setdefault(frames.kind_of(cell, op), np.zeros((length, steps[-1] + 1), dtype=np.int64))
                 np.add.at(grid[second], steps[seen.index], seen.count)
-    return found
+    return rows
 
 
 def _heat_maps(cell: Cell, xs: list[list[float]]) -> list[dict[str, Any]]:
     """Return the heat maps of latency of writes and queries; none if a log is damaged, which the page says."""
     try:
-        found = by_second(cell)
+        rows = by_second(cell)
     except (ValueError, OSError):
         return []
     maps = []
-    for kind, grid in sorted(found.items(), reverse=True):
+    for kind, grid in sorted(rows.items(), reverse=True):
         every = -(-len(grid) // MOST_POINTS)
         summed = np.add.reduceat(grid, np.arange(0, len(grid), every), axis=0)
         used = np.flatnonzero(summed.any(axis=0))

@@ -183,19 +183,19 @@ def pairs(base: Path, new: Path) -> list[tuple[Side, Side]]:
             raise UserMistake(
                 f"{base} and {new} are the same runs; compare cells, SET/CELL with SET/CELL (there are {cells})"
             )
-        found = [(bases[0], other) for other in others]
+        sides = [(bases[0], other) for other in others]
     elif shared:
-        found = shared
+        sides = shared
     elif len(bases) == 1:
-        found = [(bases[0], side) for side in news]
+        sides = [(bases[0], side) for side in news]
     elif len(news) == 1:
         raise UserMistake(f"{base} has several cells, none of them {news[0].name}; give one of them: {base}/CELL")
     else:
         raise UserMistake(f"{base} and {new} have no cell in common; give one of each: {base}/CELL {new}/CELL")
-    for side in {id(one): one for pair in found for one in pair}.values():
+    for side in {id(one): one for pair in sides for one in pair}.values():
         if not side.runs:
             raise UserMistake(f"{side.results / side.name} has no run to compare: {next(iter(_left_out(side)))}")
-    return found
+    return sides
 
 
 # --- the comparison ---------------------------------------------------------------------------------------------------
@@ -232,22 +232,22 @@ def compare(base: Side, new: Side, figures: Sequence[str] = FIGURES) -> Comparis
     )
 
 
-def _with_seen(found: Sequence[Finding], base: Side, new: Side) -> tuple[Finding, ...]:
+def _with_seen(findings: Sequence[Finding], base: Side, new: Side) -> tuple[Finding, ...]:
     """Return findings with what the answer says of the few runs of two sides."""
-    if all(one.difference != "too few runs" for one in found):
-        return tuple(found)
+    if all(one.difference != "too few runs" for one in findings):
+        return tuple(findings)
     sides = [side_of_runs(side.name, None, side.runs) for side in (base, new)]
-    return tuple(replace(one, seen=seen_in_few(column_of(one.figure), *sides)) for one in found)
+    return tuple(replace(one, seen=seen_in_few(column_of(one.figure), *sides)) for one in findings)
 
 
 def with_stand_ins(figures: Sequence[str], cells: Sequence[Cell]) -> list[str]:
     """Return the figures; p50, else the mean, for a p99 for which some of the runs have too few ops, as the answer."""
-    found = []
+    shown = []
     for name in figures:
         others = [name.replace("p99", part) for part in ("p50", "mean")] if name.endswith(":p99") else []
         having = (one for one in (name, *others) if all(is_believable(one, cell) for cell in cells))
-        found.append(next(having, name))
-    return list(dict.fromkeys(found))
+        shown.append(next(having, name))
+    return list(dict.fromkeys(shown))
 
 
 def is_believable(name: str, cell: Cell) -> bool:
@@ -281,10 +281,10 @@ def _ends(name: str, cell: Cell) -> tuple[float, float] | None:
         return (value, value) if value and value > 0 else None
     if cell.overload is not None:
         return None
-    found = _believed(gate, cell)
-    if found is None or found.is_open_ended or min(found.bounds_ns) <= 0:  # a ratio needs numbers above zero
+    interval = _believed(gate, cell)
+    if interval is None or interval.is_open_ended or min(interval.bounds_ns) <= 0:  # a ratio needs numbers above zero
         return None
-    return found.bounds_ns
+    return interval.bounds_ns
 
 
 def _uncompared(name: str, cells: Sequence[Cell]) -> Iterable[str]:
@@ -306,12 +306,12 @@ def _findings(
 ) -> tuple[Finding, ...]:
     upwards = {name: gates.parse_figure(name).figure in MORE_IS_BETTER for name in tests}
     words, other = differences(tests, upwards), differences(least, upwards)
-    found = []
+    findings = []
     for name, test in tests.items():
         word, note = words[name], ""
         if word != other[name] and "too few runs" not in {word, other[name]}:
             word, note = "no difference found", "it depends on how late the load generator sent its ops"
-        found.append(
+        findings.append(
             Finding(
                 name,
                 *medians[name],
@@ -324,7 +324,7 @@ def _findings(
                 note=note,
             )
         )
-    return tuple(found)
+    return tuple(findings)
 
 
 def _needed(test: Test, figures: int) -> int | None:
@@ -358,39 +358,41 @@ def differing(base: Cell, new: Cell) -> dict[str, tuple[str, str]]:
         flat = {key: text for key, text in flat.items() if own_place not in text}
         sides.append({key: text for key, text in flat.items() if not _CHANCE.match(key.removeprefix("scenario."))})
     keys = dict.fromkeys(key for side in sides for key in side)
-    found = {key: (sides[0].get(key) or MISSING, sides[1].get(key) or MISSING) for key in keys}
-    return {key: texts for key, texts in found.items() if texts[0] != texts[1]}
+    facts = {key: (sides[0].get(key) or MISSING, sides[1].get(key) or MISSING) for key in keys}
+    return {key: texts for key, texts in facts.items() if texts[0] != texts[1]}
 
 
 # --- in words ---------------------------------------------------------------------------------------------------------
 
 
-def lines(found: Comparison) -> list[str]:
+def lines(comparison: Comparison) -> list[str]:
     """Return a comparison as lines of text: what differs, the figures, what was not found and what would find it."""
-    said = [f"BASE {found.base.text}", f"NEW  {found.new.text}"]
-    entries = list(found.differing.items())
+    said = [f"BASE {comparison.base.text}", f"NEW  {comparison.new.text}"]
+    entries = list(comparison.differing.items())
     said += [f"differs: {key}: {a} | {b}" for key, (a, b) in entries[:_MOST_LISTED]]
     if entries[_MOST_LISTED:]:
         said.append(f"differs: {len(entries) - _MOST_LISTED} more entries (--json has them)")
-    said += list(found.notes)
-    if not found.findings:
+    said += list(comparison.notes)
+    if not comparison.findings:
         return [*said, "no figure is known of all runs"]
-    width = max(len(finding.figure) for finding in found.findings)
-    for finding in found.findings:
+    width = max(len(finding.figure) for finding in comparison.findings)
+    for finding in comparison.findings:
         texts = [gates.figure_text(finding.figure, value) for value in (finding.base, finding.new)]
         said.append(f"{finding.figure:{width}}  {texts[0]} -> {texts[1]}: {finding.answer}")
-    return [*said, *advice(found)]
+    return [*said, *advice(comparison)]
 
 
-def advice(found: Comparison) -> list[str]:
+def advice(comparison: Comparison) -> list[str]:
     """Return what the correction for several figures did, and how many runs of each side would find EFFECT."""
     said = []
-    decided = [finding for finding in found.findings if finding.difference != "too few runs"]
-    if len(found.findings) > 1 and decided:
+    decided = [finding for finding in comparison.findings if finding.difference != "too few runs"]
+    if len(comparison.findings) > 1 and decided:
         lost = [finding.figure for finding in decided if finding.alone]
         what = f"it took the difference in {listed(lost)} away" if lost else "it took no difference away"
-        said.append(f"corrected for {len(found.findings)} figures at once (Benjamini-Hochberg): {what}")
-    open_ = [finding for finding in found.findings if finding.difference in {"no difference found", "too few runs"}]
+        said.append(f"corrected for {len(comparison.findings)} figures at once (Benjamini-Hochberg): {what}")
+    open_ = [
+        finding for finding in comparison.findings if finding.difference in {"no difference found", "too few runs"}
+    ]
     texts = [
         f"{one.needed or 'more than 200'} for {one.figure}, whose runs differ by {percent(one.test.noise)}"
         for one in open_
@@ -403,17 +405,17 @@ def advice(found: Comparison) -> list[str]:
     return said
 
 
-def to_json(found: Comparison, judged: Sequence[GateResult] = ()) -> dict[str, Any]:
+def to_json(comparison: Comparison, judged: Sequence[GateResult] = ()) -> dict[str, Any]:
     """Return a comparison and its gates as plain data; an interval's end that is not known is null."""
 
     def number(value: float) -> float | None:
         return value if abs(value) < 1e300 and value == value else None  # noqa: PLR0124 - JSON has no NaN
 
     return {
-        "base": str(found.base.results / found.base.name),
-        "new": str(found.new.results / found.new.name),
-        "differing": {key: list(texts) for key, texts in found.differing.items()},
-        "notes": [*found.notes, *advice(found)],
+        "base": str(comparison.base.results / comparison.base.name),
+        "new": str(comparison.new.results / comparison.new.name),
+        "differing": {key: list(texts) for key, texts in comparison.differing.items()},
+        "notes": [*comparison.notes, *advice(comparison)],
         "figures": {
             one.figure: {
                 "base": one.base,
@@ -430,7 +432,7 @@ def to_json(found: Comparison, judged: Sequence[GateResult] = ()) -> dict[str, A
                 "runs_needed": one.needed,
                 "answer": one.answer,
             }
-            for one in found.findings
+            for one in comparison.findings
         },
         "gates": [{"gate": one.gate, "measured": one.measured, "state": one.state, "text": one.text} for one in judged],
     }

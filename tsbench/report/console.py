@@ -67,9 +67,9 @@ def print_summary(console: Console, results: Path) -> None:
     UserMistake
         If the directory has no run.
     """
-    found = ResultSet.read(results)
-    cells = found.cells
-    answered = answer_of(found)
+    result_set = ResultSet.read(results)
+    cells = result_set.cells
+    answered = answer_of(result_set)
     for line in answered:
         label, _, text = printable_line(line).partition(": ")
         console.print(Text.assemble((f"{label}:".ljust(14), "bold"), text), soft_wrap=not console.is_terminal)
@@ -79,11 +79,11 @@ def print_summary(console: Console, results: Path) -> None:
     for fitting in _fit(columns, console.width - name.width - 2):
         console.print(_table([name, *fitting]))
         console.print()
-    for sentence in found.summary.found:
+    for sentence in result_set.summary.found:
         console.print(Text(sentence, style="bold"), soft_wrap=not console.is_terminal)
         console.print()
-    if found.summary.claims:
-        _print_claims(console, found.summary.claims)
+    if result_set.summary.claims:
+        _print_claims(console, result_set.summary.claims)
     ways = load_texts(cells)
     how = f" ({ways[0]})" if len(ways) == 1 else ""
     any_struck = any(isinstance(entry, Mark) and entry.kind == "struck" for row in table.rows for entry in row)
@@ -145,9 +145,9 @@ def _gates(cells: Sequence[Cell], outcome: str) -> Iterator[tuple[str, str]]:
 
 def _columns(summary: Table) -> list[_Column]:
     texts = zip(*(map(_text, row) for row in summary.rows), strict=True)
-    found = zip(summary.group_of, summary.heads, texts, strict=True)
+    columns = zip(summary.group_of, summary.heads, texts, strict=True)
     return [_Column("limited", "by", column) if head == "limited by" else _Column(group, head, column)
-            for group, head, column in found]  # fmt: skip
+            for group, head, column in columns]  # fmt: skip
 
 
 def _text(entry: Entry) -> Text:

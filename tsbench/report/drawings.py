@@ -137,8 +137,8 @@ def middle_rows(side: Side, name: str, frame: pd.DataFrame, by: Sequence[str]) -
     rows = frame[frame["cell"].isin([cell.name for cell in side.runs])]
     if len(side.runs) < 2 or rows.empty:
         return rows
-    found = rows.groupby([*by], as_index=False, sort=False).median(numeric_only=True)
-    return found.assign(cell=name)[[*frame.columns]]
+    median = rows.groupby([*by], as_index=False, sort=False).median(numeric_only=True)
+    return median.assign(cell=name)[[*frame.columns]]
 
 
 def of_run(cell: Cell, data: Data, wanted: Wanted = every) -> Drawn:

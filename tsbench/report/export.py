@@ -80,9 +80,9 @@ class Exports:
             write_file(self.markdown, markdown.document(sets))
         if self.json is not None:
             told = {"baseline": [to_json(one, gates) for one, gates in ratios]} if ratios else {}
-            answers = [{"answer": answer_of(found), **told} for found in sets]
-            found = [read_json(path / "summary.json") | said for path, said in zip(results, answers, strict=True)]
-            content = found[0] if len(found) == 1 else found
+            answers = [{"answer": answer_of(contents), **told} for contents in sets]
+            contents = [read_json(path / "summary.json") | said for path, said in zip(results, answers, strict=True)]
+            content = contents[0] if len(contents) == 1 else contents
             write_file(self.json, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 

@@ -41,10 +41,10 @@ def joined(parts: Sequence[str]) -> str:
 
 def names_of(names: Iterable[str]) -> str:
     """Return names in a list; of many the first ones and the number of the others."""
-    found = sorted(names) if isinstance(names, set) else list(names)
-    if len(found) <= MOST_NAMES:
-        return joined(found)
-    return f"{', '.join(found[:MOST_NAMES])} and {len(found) - MOST_NAMES} others"
+    ordered = sorted(names) if isinstance(names, set) else list(names)
+    if len(ordered) <= MOST_NAMES:
+        return joined(ordered)
+    return f"{', '.join(ordered[:MOST_NAMES])} and {len(ordered) - MOST_NAMES} others"
 
 
 def told_once(said: Iterable[tuple[str, str]]) -> list[tuple[list[str], str]]:
@@ -55,12 +55,12 @@ def told_once(said: Iterable[tuple[str, str]]) -> list[tuple[list[str], str]]:
     """
     alike: dict[tuple[str, ...], tuple[dict[str, None], list[list[str]]]] = {}
     for name, text in said:
-        names, found = alike.setdefault((*_VARYING.split(text),), ({}, []))
+        names, texts_of = alike.setdefault((*_VARYING.split(text),), ({}, []))
         names[name] = None
-        found.append(_VARYING.findall(text))
+        texts_of.append(_VARYING.findall(text))
     told = []
-    for pieces, (names, found) in alike.items():
-        ranges = [sorted({*column}, key=_number) for column in zip(*found, strict=True)]
+    for pieces, (names, texts_of) in alike.items():
+        ranges = [sorted({*column}, key=_number) for column in zip(*texts_of, strict=True)]
         units = [_UNIT.match(piece)[0] for piece in pieces[1:]]  # type: ignore[index]
         shown = [
             one[0] if len(one) == 1 else f"{one[0]}{unit} to {one[-1]}" for one, unit in zip(ranges, units, strict=True)
@@ -94,11 +94,11 @@ class Rule:
     form: Callable[[float], str] = three_digits
     is_rate: bool = False
 
-    def text(self, found: Interval) -> str:
+    def text(self, interval: Interval) -> str:
         """Return a figure without the words around it."""
-        if self.form is format_duration and found.least < found.most:
-            return format_duration_range(found.least, found.most)
-        return self.form(found.estimate)
+        if self.form is format_duration and interval.least < interval.most:
+            return format_duration_range(interval.least, interval.most)
+        return self.form(interval.estimate)
 
 
 def _share(value: float) -> str:
@@ -193,8 +193,8 @@ def leaders_of(rule: Rule, sides: Sequence[Side], loop: str) -> tuple[Side, ...]
     has = [side for side in sides if side.stands and rule.key in side.figures and _is_fair(rule, side, sides)]
     if len(has) < 2 or not _serves(rule, has, loop):
         return ()
-    (found,) = _found([(rule, has)])
-    return found.leaders if found.others else ()
+    (leaders,) = _found([(rule, has)])
+    return leaders.leaders if leaders.others else ()
 
 
 def _serves(rule: Rule, sides: Sequence[Side], loop: str) -> bool:
@@ -234,14 +234,14 @@ def seen_in_few(key: str, base: Side, new: Side) -> str:
 
 def median(key: str, side: Side) -> float:
     """Return a side's figure: of several runs their median."""
-    return statistics.median(found.estimate for found in side.figures[key])
+    return statistics.median(seen.estimate for seen in side.figures[key])
 
 
 def middle(key: str, side: Side) -> Interval:
     """Return a side's figure: of one run with the times between which it lies, of several their median."""
-    found = side.figures[key]
+    values = side.figures[key]
     value = median(key, side)
-    return found[0] if len(found) == 1 else Interval(value, value, value)
+    return values[0] if len(values) == 1 else Interval(value, value, value)
 
 
 def _found(chosen: Sequence[tuple[Rule, list[Side]]]) -> list[Finding]:
@@ -257,7 +257,7 @@ def _found(chosen: Sequence[tuple[Rule, list[Side]]]) -> list[Finding]:
         if _can_test(has[0], other)
     }
     verdicts = differences(tests, dict.fromkeys(tests, True))
-    found = []
+    findings = []
     for rule, (best, *rest) in ordered:
         leaders: list[Side] = [best]
         others: list[Side] = []
@@ -276,8 +276,8 @@ def _found(chosen: Sequence[tuple[Rule, list[Side]]]) -> list[Finding]:
             alone = test is not None and len(leaders) == 1
             ahead[side.name] = test.ratio if test and alone else Interval(factor, factor, factor)
         by_test = any(test is not None for test in tested)
-        found.append(Finding(rule, tuple(leaders), tuple(between), tuple(others), ahead, by_test))
-    return found
+        findings.append(Finding(rule, tuple(leaders), tuple(between), tuple(others), ahead, by_test))
+    return findings
 
 
 def _differs(rule: Rule, better: Side, worse: Side) -> bool:
@@ -297,8 +297,8 @@ def _can_test(one: Side, other: Side) -> bool:
 def _test(rule: Rule, best: Side, other: Side) -> Test:
     """Return the test of how much better one side is than another, as a factor above 1; by pairs of the same round."""
     shared = _shared(best, other)
-    found = [dict(zip(side.rounds, side.figures[rule.key], strict=True)) for side in (best, other)]
-    better, worse = ([of[number].estimate for number in shared or of] for of in found)
+    by_round = [dict(zip(side.rounds, side.figures[rule.key], strict=True)) for side in (best, other)]
+    better, worse = ([of[number].estimate for number in shared or of] for of in by_round)
     base, new = (worse, better) if rule.is_rate else (better, worse)
     return paired_test(base, new) if shared else rank_test(base, new)
 
@@ -312,8 +312,8 @@ def _factor(rule: Rule, best: Side, other: Side) -> float:
 def _apart(rule: Rule, best: Side, other: Side) -> bool:
     """Return True if few runs of two sides differ by the rule's factor, and their ranges do not overlap."""
     one, two = (best, other) if not rule.is_rate else (other, best)
-    highest = max(found.most for found in _all(rule.key, one))
-    lowest = min(found.least for found in _all(rule.key, two))
+    highest = max(by_round.most for by_round in _all(rule.key, one))
+    lowest = min(by_round.least for by_round in _all(rule.key, two))
     return _factor(rule, best, other) >= rule.apart and highest < lowest
 
 

@@ -93,9 +93,9 @@ class Export:
 
     def _tables(self, form: str) -> None:
         results = Results(tuple(self.sets))
-        found = {name: getattr(results, name) for name in ("runs", "ops", "seconds", "histograms")}
-        found |= {name: tabled(self.sets, partial(frames.of_run, name=name)) for name in TABLES}
-        for name, frame in found.items():
+        tables = {name: getattr(results, name) for name in ("runs", "ops", "seconds", "histograms")}
+        tables |= {name: tabled(self.sets, partial(frames.of_run, name=name)) for name in TABLES}
+        for name, frame in tables.items():
             if frame.empty:
                 continue
             path = self._new(name, form)
@@ -135,7 +135,7 @@ class Export:
             raise UserMistake(f"--chart {unknown[0]}: no such plot; there are {', '.join(sorted(kinds)) or 'none'}")
 
 
-def plots_of(found: ResultSet, charts: Sequence[str] = ()) -> Iterator[tuple[str, str, Figure]]:
+def plots_of(results: ResultSet, charts: Sequence[str] = ()) -> Iterator[tuple[str, str, Figure]]:
     """Yield the plots of a report, each with its run ("" for the head's and those of all runs) and its name.
 
     No others are drawn than those named in `charts`, or all without names.
@@ -144,13 +144,13 @@ def plots_of(found: ResultSet, charts: Sequence[str] = ()) -> Iterator[tuple[str
     def wanted(name: str) -> bool:
         return not charts or name in charts
 
-    sides = sides_of(found.cells)
-    data = {cell.name: drawings.read(cell, []) for cell in found.cells}
+    sides = sides_of(results.cells)
+    data = {cell.name: drawings.read(cell, []) for cell in results.cells}
     for figure, name, _ in head_plots.draw(sides, wanted=wanted):
         yield "", name, figure
     for name, (figure, _) in drawings.of_all(sides.sides, data, lambda name: wanted(f"all-{name}")).items():
         yield "", f"all-{name}", figure
-    for cell in found.cells:
+    for cell in results.cells:
         for name, (figure, _) in drawings.of_run(cell, data[cell.name], wanted).items():
             yield cell.name, name, figure
 
@@ -166,12 +166,13 @@ def merged_log(cell: Cell) -> list[Interval]:
     UserMistake
         If a log is damaged.
     """
-    found: dict[tuple[float, str], list[Interval]] = {}
+    intervals: dict[tuple[float, str], list[Interval]] = {}
     for _, line, seen in frames.logged(cell):
         interval = Interval(line.tag, line.start_s, line.length_s, seen)
-        found.setdefault((line.start_s, line.tag), []).append(interval)
+        intervals.setdefault((line.start_s, line.tag), []).append(interval)
     return [
-        replace(of[0], histogram=SparseHistogram.sum([one.histogram for one in of])) for _, of in sorted(found.items())
+        replace(of[0], histogram=SparseHistogram.sum([one.histogram for one in of]))
+        for _, of in sorted(intervals.items())
     ]
 
 

@@ -141,7 +141,7 @@ def stalls(ops_frame: pd.DataFrame, time: str = "response") -> pd.DataFrame:
     pandas.DataFrame
         Columns `cell`, `op`, `start_s`, `length_s`, `max_ns`, `factor` (of the median p99), worst first.
     """
-    found: list[dict[str, Any]] = []
+    stalled: list[dict[str, Any]] = []
     measured = ops_frame[(ops_frame["second"] >= 0) & (ops_frame["count"] > 0)]
     for (cell, op), rows in measured.sort_values("second").groupby(["cell", "op"], sort=False):
         usual = float(rows[f"{time}_p99_ns"].median())
@@ -150,9 +150,9 @@ def stalls(ops_frame: pd.DataFrame, time: str = "response") -> pd.DataFrame:
         for _, part in slow.groupby(stretch):
             first, last, worst = part["second"].iloc[0], part["second"].iloc[-1], part[f"{time}_max_ns"].max()
             stall = {"start_s": int(first), "length_s": int(last - first + 1), "max_ns": int(worst)}
-            found.append({"cell": cell, "op": op, **stall, "factor": float(worst) / usual})
+            stalled.append({"cell": cell, "op": op, **stall, "factor": float(worst) / usual})
     columns = ["cell", "op", "start_s", "length_s", "max_ns", "factor"]
-    return pd.DataFrame(found, columns=columns).sort_values("max_ns", ascending=False, ignore_index=True)
+    return pd.DataFrame(stalled, columns=columns).sort_values("max_ns", ascending=False, ignore_index=True)
 
 
 # --- of one run -------------------------------------------------------------------------------------------------------
@@ -215,11 +215,11 @@ def _latency(cell: Cell) -> pd.DataFrame:
     A run whose summary has no measured window has none, because its warm-up cannot be separated.
     """
     parts = []
-    found = measured_histograms(cell)
-    for (kind, op, time), histogram in found.items():
+    histograms = measured_histograms(cell)
+    for (kind, op, time), histogram in histograms.items():
         if time not in TIMES:
             continue
-        part = spectrum(histogram, found.get((kind, op, f"{time}-undelayed")))
+        part = spectrum(histogram, histograms.get((kind, op, f"{time}-undelayed")))
         part.insert(0, "cell", cell.name)
         for place, (name, value) in enumerate((("kind", kind), ("op", op), ("time", time)), 1):
             part.insert(place, name, value)

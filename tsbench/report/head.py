@@ -86,37 +86,37 @@ def machine(cells: Sequence[Cell]) -> str:
     return "; ".join(filter(None, lines))
 
 
-def head_of(found: Sides) -> Head:
+def head_of(sides: Sides) -> Head:
     """Return the table of a result set's sides."""
-    known = {key for side in found.sides for key in side.figures}
+    known = {key for side in sides.sides for key in side.figures}
     of_times = {f"{kind}_{time}_ns" for kind in ("write", "query") for time in _TIMES}
-    keys = [key for key in _TITLES if key in known and (key not in of_times or key == time_of(found.sides, key[:5]))]
+    keys = [key for key in _TITLES if key in known and (key not in of_times or key == time_of(sides.sides, key[:5]))]
     of_loads = [rule.key for rule in LOADS]
-    keys = [key for key in keys if found.only_loads or key != of_loads[0]]
-    keys = [key for key in keys if key in of_loads or not found.searches_loads]
+    keys = [key for key in keys if sides.only_loads or key != of_loads[0]]
+    keys = [key for key in keys if key in of_loads or not sides.searches_loads]
     if OF_OPEN_LOOP[0] in keys:  # each op's rate is a share of these
         keys = [key for key in keys if key not in {"write_points_per_s", "query_ops_per_s"}]
-    best = {key: _best(key, found) for key in keys}
+    best = {key: _best(key, sides) for key in keys}
 
     def rows(entry: Callable[[Side, str], Entry]) -> tuple[Row, ...]:
         return tuple(
             Row(
-                side.name if side.at is None else f"{side.name} at {at_load(found.axis, side.at)}",
+                side.name if side.at is None else f"{side.name} at {at_load(sides.axis, side.at)}",
                 side.cells[0].name if side.cells else "",
                 _verdict(side),
                 tuple(_marked(entry(side, key), side, best=side in best[key]) for key in keys),
             )
-            for side in found.sides
+            for side in sides.sides
         )
 
-    names = list(dict.fromkeys(side.name for side in found.sides if side.stands))
-    ratios = {name: rows(partial(_ratio, found=found, to=name)) for name in names if len(names) > 1}
+    names = list(dict.fromkeys(side.name for side in sides.sides if side.stands))
+    ratios = {name: rows(partial(_ratio, sides=sides, to=name)) for name in names if len(names) > 1}
     shown = rows(_text)
     has_small = any(isinstance(entry, tuple) for row in shown for entry in row.entries)
     note = "Small: within these the figure lies with 95 %"
     of = (
         "by chance within its one run; what differs between starts it cannot know"
-        if found.repeats < 2
+        if sides.repeats < 2
         else "as the median of runs"
     )
     return Head(tuple(_TITLES[key] for key in keys), shown, ratios, f"{note}, {of}." if has_small else "")
@@ -129,15 +129,15 @@ def time_of(sides: Sequence[Side], kind: str) -> str:
     return next(key for key, count in zip(keys, having, strict=True) if 2 * count > max(having) or not any(having))
 
 
-def _best(key: str, found: Sides) -> list[Side]:
+def _best(key: str, sides: Sides) -> list[Side]:
     """Return the sides that lead in a figure at their load."""
     if key not in _RULES:
         return []
-    loads = dict.fromkeys(side.at for side in found.sides)
+    loads = dict.fromkeys(side.at for side in sides.sides)
     return [
         side
         for at in loads
-        for side in leaders_of(_RULES[key], [other for other in found.sides if other.at == at], found.loop)
+        for side in leaders_of(_RULES[key], [other for other in sides.sides if other.at == at], sides.loop)
     ]
 
 
@@ -164,8 +164,8 @@ def _text(side: Side, key: str) -> Entry:
     """Return a figure; of six repeats or more their median and its interval of 95 %."""
     if key not in side.figures:
         return MISSING
-    rule, found = _RULES.get(key), middle(key, side)
-    text, form = (format_count(found.estimate), format_count) if rule is None else (rule.text(found), rule.form)
+    rule, texts = _RULES.get(key), middle(key, side)
+    text, form = (format_count(texts.estimate), format_count) if rule is None else (rule.text(texts), rule.form)
     if key in _RATES and side.is_generators:  # the database may do more
         text = f"{AT_LEAST}{text}"
     if side.overloads and key.endswith("_ns"):
@@ -176,8 +176,8 @@ def _text(side: Side, key: str) -> Entry:
     return text, Mark(f"{form(interval.least)} to {form(interval.most)}", "small")
 
 
-def _ratio(side: Side, key: str, found: Sides, to: str) -> str:
-    base = next((other for other in found.sides if other.name == to and other.at == side.at), None)
+def _ratio(side: Side, key: str, sides: Sides, to: str) -> str:
+    base = next((other for other in sides.sides if other.name == to and other.at == side.at), None)
     if base is None or key not in side.figures or key not in base.figures or key in OF_OPEN_LOOP:
         return MISSING
     if key.endswith("_ns") and (side.overloads or base.overloads):  # times of how long the run was

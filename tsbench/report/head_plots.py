@@ -72,18 +72,18 @@ OVER_LOAD = (Panel("load_points_per_s", "Stored by the load, points/s", format_c
 """Panels over an axis of the load before the measurement, of which nothing else is known to depend."""
 
 
-def draw(found: Sides, ends: Collection[str] = (), wanted: Wanted = every) -> Iterator[tuple[Figure, str, str]]:
+def draw(sides: Sides, ends: Collection[str] = (), wanted: Wanted = every) -> Iterator[tuple[Figure, str, str]]:
     """Yield each wanted figure with its name and a description; none for a single side.
 
     Runs in `ends` are a search's end.
     """
-    if len(found.sides) < 2:
+    if len(sides.sides) < 2:
         return
-    over = OVER_LOAD if found.axis.startswith("load.") else OVER_AXIS
-    for panel in over if found.axis else (_of_times(panel, found.sides) for panel in PANELS):
-        known = any(panel.key in side.figures or panel.median in side.figures for side in found.sides)
+    over = OVER_LOAD if sides.axis.startswith("load.") else OVER_AXIS
+    for panel in over if sides.axis else (_of_times(panel, sides.sides) for panel in PANELS):
+        known = any(panel.key in side.figures or panel.median in side.figures for side in sides.sides)
         if known and wanted(name := f"head-{panel.key}"):
-            figure = _over(found, panel, ends) if found.axis else _rows(found.sides, panel)
+            figure = _over(sides, panel, ends) if sides.axis else _rows(sides.sides, panel)
             yield figure, name, f"{panel.title} of every side, {panel.better} is better"
 
 
@@ -131,15 +131,15 @@ def _rows(sides: Sequence[Side], panel: Panel) -> Figure:
 
 def _time(axes: Axes, side: Side, place: int, panel: Panel, look: dict[str, Any]) -> None:
     """Draw the median time as a circle and the p99 as a diamond, on a line between them."""
-    found = [middle(key, side).estimate for key in (panel.median, panel.key) if key in side.figures]
+    middles = [middle(key, side).estimate for key in (panel.median, panel.key) if key in side.figures]
     axes.set_xscale("log")
-    axes.plot([found[0], found[-1]] if found else [], [place + 0.06] * (2 if found else 0), linewidth=2, **look)
+    axes.plot([middles[0], middles[-1]] if middles else [], [place + 0.06] * (2 if middles else 0), linewidth=2, **look)
     for key, marker in {panel.median: "o", panel.key: "D"}.items():
         if key in side.figures:
             value = middle(key, side).estimate
             axes.plot([value], [place + 0.06], marker=marker if side.stands else "x", markersize=6, **look)
             _interval(axes, side, key, place + 0.06)
-    if found:
+    if middles:
         _text(axes, side, panel, place)
 
 
@@ -155,9 +155,9 @@ def _ends(side: Side, key: str) -> tuple[float, float]:
     """Return the interval of a side's figure: that of the median of its repeats, else the figure twice."""
     if key not in side.figures:
         return 0.0, 0.0
-    found = middle(key, side)
+    value = middle(key, side)
     interval = median_interval([one.estimate for one in side.figures[key]])
-    return (interval.least, interval.most) if interval else (found.least, found.most)
+    return (interval.least, interval.most) if interval else (value.least, value.most)
 
 
 def _interval(axes: Axes, side: Side, key: str, place: float) -> None:
@@ -171,14 +171,14 @@ def _interval(axes: Axes, side: Side, key: str, place: float) -> None:
 
 
 @styled
-def _over(found: Sides, panel: Panel, ends: Collection[str]) -> Figure:
+def _over(sides: Sides, panel: Panel, ends: Collection[str]) -> Figure:
     """Plot a line per side over the axis; a gate is a line, a cross where a side breaks, a ring where a search ends."""
-    names = list(dict.fromkeys(side.name for side in found.sides))
+    names = list(dict.fromkeys(side.name for side in sides.sides))
     columns = 3 if len(names) < _MANY else 2  # many have long names
     rows = -(-len(names) // columns)
     figure, (axes,) = style.panels(1, 1, width=_WIDTH, height=2.7 + _LINE * max(0, rows - 2))
     for name, line in style.lines_of(names).items():
-        of = sorted((s for s in found.sides if s.name == name and panel.key in s.figures), key=lambda s: s.at or 0.0)
+        of = sorted((s for s in sides.sides if s.name == name and panel.key in s.figures), key=lambda s: s.at or 0.0)
         values = [middle(panel.key, side).estimate for side in of]
         look: dict[str, Any] = {"color": line.colour, "linestyle": line.dashes}
         axes.plot([side.at or 0.0 for side in of], values, label=name, **look)
@@ -194,13 +194,13 @@ def _over(found: Sides, panel: Panel, ends: Collection[str]) -> Figure:
                     [side.at or 0.0] * 2, [least, most], color=line.colour, linewidth=1.4, marker="_", markersize=7
                 )
     if panel.form is format_duration:
-        _gates(axes, found, panel)
+        _gates(axes, sides, panel)
         style.duration_axis(axes, most=6)
     else:
         style.count_axis(axes)
-    _axis_of(axes, sorted({side.at for side in found.sides if side.at is not None}), found.axis)
+    _axis_of(axes, sorted({side.at for side in sides.sides if side.at is not None}), sides.axis)
     axes.set_title(panel.title)
-    marked = {"broke": any(side.failed for side in found.sides), "not valid": any(not s.stands for s in found.sides)}
+    marked = {"broke": any(side.failed for side in sides.sides), "not valid": any(not s.stands for s in sides.sides)}
     if any(marked.values()):
         label = " or ".join(word for word, seen in marked.items() if seen)
         axes.plot([], [], color=INK, marker="X", markersize=7, linestyle="none", label=label)
@@ -212,9 +212,9 @@ def _over(found: Sides, panel: Panel, ends: Collection[str]) -> Figure:
     return figure
 
 
-def _gates(axes: Axes, found: Sides, panel: Panel) -> None:
+def _gates(axes: Axes, sides: Sides, panel: Panel) -> None:
     """Draw the limits of the gates on this figure."""
-    texts = dict.fromkeys(gate.gate for side in found.sides for cell in side.cells for gate in cell.summary.gates)
+    texts = dict.fromkeys(gate.gate for side in sides.sides for cell in side.cells for gate in cell.summary.gates)
     for text in sorted(texts):
         try:
             gate = parse_gate(text)

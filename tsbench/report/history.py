@@ -113,20 +113,20 @@ class History:
 
     def sentences(self) -> list[str]:
         """Return what changed, or that nothing did, and how sure that is."""
-        found = [text for line in self.lines for text in line.sentences()]
+        texts = [text for line in self.lines for text in line.sentences()]
         least = least_history(self.alpha)
         most = max((len(line.counted) for line in self.lines), default=0)
         if most < least:
             return [f"too few sets to search {len(self.lines)} figures for changes: {most} of at least {least}"]
         sure = f"if nothing changes, at most {ALPHA:.0%} of such pages have a change marked"
-        what = f"{len(found)} change{'s' if len(found) != 1 else ''}" if found else "no change"
-        return [*found, f"{what} found in {len(self.lines)} figures of {len(self.sets)} sets; {sure}"]
+        what = f"{len(texts)} change{'s' if len(texts) != 1 else ''}" if texts else "no change"
+        return [*texts, f"{what} found in {len(self.lines)} figures of {len(self.sets)} sets; {sure}"]
 
 
-def _differences(found: dict[str, tuple[str, str]]) -> str:
-    if not found:
+def _differences(differences: dict[str, tuple[str, str]]) -> str:
+    if not differences:
         return "nothing that is recorded differs"
-    texts = [f"{key}: {before} | {after}" for key, (before, after) in found.items()]
+    texts = [f"{key}: {before} | {after}" for key, (before, after) in differences.items()]
     more = f" and {len(texts) - _MOST_LISTED} more" if texts[_MOST_LISTED:] else ""
     return f"differs: {', '.join(texts[:_MOST_LISTED])}{more}"
 
@@ -146,7 +146,7 @@ def read_history(places: Sequence[Path], figures: Sequence[str]) -> History:
     if len(paths) > MOST_SETS:
         raise UserMistake(f"{len(paths)} result sets are more than {MOST_SETS}; give the newest ones")
     damaged: list[str] = []
-    found: list[tuple[float, str, str, Side]] = []
+    dated: list[tuple[float, str, str, Side]] = []
     for path in paths:
         try:
             cells = load_cells(path)
@@ -157,26 +157,26 @@ def read_history(places: Sequence[Path], figures: Sequence[str]) -> History:
             damaged.append(f"{path} has no run that says when it started; its figures are left out")
         else:
             damaged += [note for cell in cells for note in cell.notes]
-            found += [(time_s, path.resolve().name, name, side_of(name, of)) for name, of in by_cell(cells).items()]
-    if not found:
+            dated += [(time_s, path.resolve().name, name, side_of(name, of)) for name, of in by_cell(cells).items()]
+    if not dated:
         raise UserMistake(damaged[0])
-    return _history(sorted(found, key=lambda one: one[:3]), figures, damaged)
+    return _history(sorted(dated, key=lambda one: one[:3]), figures, damaged)
 
 
 def _time_s(cell: Cell) -> float:
     return datetime.fromisoformat(cell.summary.started or "").timestamp()
 
 
-def _history(found: Sequence[tuple[float, str, str, Side]], figures: Sequence[str], damaged: list[str]) -> History:
-    scenarios = {side.cells[0].summary.scenario for *_, side in found}
+def _history(dated: Sequence[tuple[float, str, str, Side]], figures: Sequence[str], damaged: list[str]) -> History:
+    scenarios = {side.cells[0].summary.scenario for *_, side in dated}
     points: dict[tuple[str, str], list[Point]] = {}
     last: dict[str, Cell] = {}
     changed: dict[tuple[str, float], dict[str, tuple[str, str]]] = {}
     cells: dict[str, list[Cell]] = {}
-    for *_, name, side in found:
+    for *_, name, side in dated:
         cells.setdefault(name, []).extend(side.runs)
     chosen = {name: with_stand_ins(figures, of_name) for name, of_name in cells.items()}
-    for time_s, results, name, side in found:
+    for time_s, results, name, side in dated:
         cell = (side.runs or side.cells)[0]
         of = f"{cell.summary.scenario}: {name}" if len(scenarios) > 1 else name
         if (before := last.get(of)) is not None:
@@ -194,7 +194,7 @@ def _history(found: Sequence[tuple[float, str, str, Side]], figures: Sequence[st
         for key, of in sorted(points.items(), key=lambda one: one[0][0])
     ]
     texts = [(*of, _differences(entries)) for of, entries in changed.items() if entries]
-    sets = dict.fromkeys((results, time_s) for time_s, results, *_ in found)
+    sets = dict.fromkeys((results, time_s) for time_s, results, *_ in dated)
     return History(tuple(sets), tuple(lines), tuple(texts), tuple(damaged))
 
 
@@ -251,7 +251,7 @@ def _marks(axes: Axes, points: Sequence[Point], label: str, colour: str, marker:
         axes.plot(*at, color=colour, marker=marker, markersize=6, linestyle="none", label=label)
 
 
-def write_history(found: History, place: Path) -> Path:
+def write_history(history: History, place: Path) -> Path:
     """Write the page and the files for Apache Otava into a directory, and return the page.
 
     Raises
@@ -260,15 +260,15 @@ def write_history(found: History, place: Path) -> Path:
         If a file cannot be written.
     """
     sides: dict[str, list[Line]] = {}
-    for line in found.lines:
+    for line in history.lines:
         sides.setdefault(line.side, []).append(line)
-    bands = _bands(found)
+    bands = _bands(history)
     drawn = {side: draw(lines) for side, lines in sides.items()}
-    dates = [f"{datetime.fromtimestamp(time_s, UTC):%Y-%m-%d %H:%M}" for _, time_s in found.sets]
+    dates = [f"{datetime.fromtimestamp(time_s, UTC):%Y-%m-%d %H:%M}" for _, time_s in history.sets]
     context = {
         "title": "history",
-        "sets": list(zip((name for name, _ in found.sets), dates, strict=True)),
-        "answer": found.sentences(),
+        "sets": list(zip((name for name, _ in history.sets), dates, strict=True)),
+        "answer": history.sentences(),
         "sides": [
             {
                 "name": side,
@@ -280,11 +280,11 @@ def write_history(found: History, place: Path) -> Path:
             }
             for number, (side, lines) in enumerate(sides.items(), 1)
         ],
-        "differing": [(name, text) for name, _, text in found.differing],
-        "damaged": found.damaged,
+        "differing": [(name, text) for name, _, text in history.differing],
+        "damaged": history.damaged,
     }
     with writing_into(place) as beside:
-        _write_otava(found, beside)
+        _write_otava(history, beside)
         (beside / "history.html").write_bytes(page("history.html.j2", context).encode())
     return place / "history.html"
 
@@ -295,17 +295,17 @@ def _levels(line: Line) -> list[tuple[str, str]]:
     return [(gates.figure_text(line.figure, level), name) for level, name in zip(line.levels, since, strict=True)]
 
 
-def _bands(found: History) -> list[tuple[float, float, str]]:
+def _bands(history: History) -> list[tuple[float, float, str]]:
     """Return the times between sets whose machine, versions or scenario differ."""
-    times = sorted(time_s for _, time_s in found.sets)
+    times = sorted(time_s for _, time_s in history.sets)
     before = dict(zip(times[1:], times, strict=False))
-    return [(before[time_s], time_s, "differs") for _, time_s, _ in found.differing if time_s in before]
+    return [(before[time_s], time_s, "differs") for _, time_s, _ in history.differing if time_s in before]
 
 
-def _write_otava(found: History, place: Path) -> None:
+def _write_otava(history: History, place: Path) -> None:
     """Write a CSV file per line, with the points that count, and a configuration in which each of them is a test."""
     tests = {}
-    for line in (line for line in found.lines if line.counted):
+    for line in (line for line in history.lines if line.counted):
         name = plain_name(f"{line.side}.{line.column}")
         with (place / f"{name}.csv").open("w", encoding="utf-8", newline="") as out:
             rows = csv.writer(out)
@@ -317,7 +317,7 @@ def _write_otava(found: History, place: Path) -> None:
         metrics = {line.column: {"column": line.column, "direction": 1 if line.more_is_better else -1, "scale": 1}}
         options = {"type": "csv", "file": f"{name}.csv", "time_column": "time", "attributes": ["set", "version"]}
         tests[name] = {**options, "metrics": metrics}
-    first = f"{datetime.fromtimestamp(found.sets[0][1], UTC):%Y-%m-%d}"  # it looks at the last year without
+    first = f"{datetime.fromtimestamp(history.sets[0][1], UTC):%Y-%m-%d}"  # it looks at the last year without
     text = json.dumps({"tests": tests}, indent=1)  # JSON is YAML
     (place / "otava.yaml").write_text(
         f"# OTAVA_CONFIG=otava.yaml otava analyze NAME --since {first}\n{text}\n", encoding="utf-8"

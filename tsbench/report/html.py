@@ -57,32 +57,34 @@ def write_report(results: Path, damaged: list[str] | None = None) -> Path:
     return path
 
 
-def render(found: ResultSet, damaged: list[str]) -> str:
+def render(results: ResultSet, damaged: list[str]) -> str:
     """Return the HTML text of the page; a line for each file that could not be read is appended to `damaged`."""
-    cells = found.cells
+    cells = results.cells
     data = {cell.name: drawings.read(cell, damaged) for cell in cells}
     sides = sides_of(cells)
-    judged = judged_sides(found, sides)
-    answered = answer_of(found, judged)
+    judged = judged_sides(results, sides)
+    answered = answer_of(results, judged)
     context = {
         "answer": answered,
         "reasons": reasons_of(cells, said_reasons(cells, answered)),
         "names_of": names_of,
         "machine": machine(cells),
         "head": head_of(judged),
-        "charts": [style.embed(figure, name=name, alt=alt) for figure, name, alt in head_plots.draw(sides, found.ends)],
-        "title": found.name,
-        "question": found.question,
-        "source": found.path.resolve().name,
+        "charts": [
+            style.embed(figure, name=name, alt=alt) for figure, name, alt in head_plots.draw(sides, results.ends)
+        ],
+        "title": results.name,
+        "question": results.question,
+        "source": results.path.resolve().name,
         "cells": cells,
         "anchors": {cell.name: f"run-{number}" for number, cell in enumerate(cells, 1)},
         "summary": tables.summary_table(cells),
         "conducts": load_texts(cells),
         "conduct": load_text,
         "time": time_label(cells),
-        "claims": tables.claims_table(found),
-        "figures_behind": tables.figures_table(found),
-        "found": found.summary.found if not sides.axis or found.summary.searches else [],
+        "claims": tables.claims_table(results),
+        "figures_behind": tables.figures_table(results),
+        "found": results.summary.found if not sides.axis or results.summary.searches else [],
         "repeated": sides.repeats > 1,
         "comparison": [
             style.embed(figure, name=f"all-{name}", alt=alt)
@@ -93,7 +95,7 @@ def render(found: ResultSet, damaged: list[str]) -> str:
             ("Environment", compared([_shown(cell.manifest) for cell in cells])),
             ("Specification", compared([cell.spec for cell in cells])),
         ],
-        "scenario": found.scenario,
+        "scenario": results.scenario,
         "zoomed": {*drawings.ZOOMED, "stalls"},  # panels of stalls are among the others, which shade the stalls
     }
     return page("report.html.j2", context)
@@ -136,24 +138,24 @@ def write_overview(place: Path) -> tuple[str, Path]:
 
 def _verdict(sets: Sequence[ResultSet]) -> str:
     """Return how many findings of the sets' studies are reproduced, in words."""
-    found = Counter(row.verdict for one in sets for row in one.summary.claims)
-    if not found:
+    counts = Counter(row.verdict for one in sets for row in one.summary.claims)
+    if not counts:
         return "no scenario has findings of a study"
-    others = [f"{found[state]} {state}" for state in ("not reproduced", "not judged") if found[state]]
-    return "; ".join([f"{found['reproduced']} of {found.total()} published findings reproduced", *others])
+    others = [f"{counts[state]} {state}" for state in ("not reproduced", "not judged") if counts[state]]
+    return "; ".join([f"{counts['reproduced']} of {counts.total()} published findings reproduced", *others])
 
 
-def _passed(found: ResultSet) -> str:
-    passed = sum(cell.summary.passed for cell in found.cells)
-    return f"{passed} of {len(found.cells)} runs valid, with all gates passed"
+def _passed(results: ResultSet) -> str:
+    passed = sum(cell.summary.passed for cell in results.cells)
+    return f"{passed} of {len(results.cells)} runs valid, with all gates passed"
 
 
 # --- parts of a page --------------------------------------------------------------------------------------------------
 
 
-def _shown(found: RunManifest | None) -> dict[str, Any]:
+def _shown(manifest: RunManifest | None) -> dict[str, Any]:
     """Return a manifest's entries without the ids of what the run created, which differ in every run."""
-    entries = found.to_json() if found else {}
+    entries = manifest.to_json() if manifest else {}
     return {name: entry for name, entry in entries.items() if name != "created"}
 
 

@@ -42,20 +42,20 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 def document(sets: Sequence[ResultSet]) -> str:
     """Return the XML of result sets, each with its scenario's name and its runs."""
     root = ET.Element("testsuites", name="tsbench")
-    for found in sets:
-        suite = ET.SubElement(root, "testsuite", name=printable(found.name))
-        started = min((time[0] for cell in found.cells if (time := _TIME.match(cell.started))), default="")
+    for roots in sets:
+        suite = ET.SubElement(root, "testsuite", name=printable(roots.name))
+        started = min((time[0] for cell in roots.cells if (time := _TIME.match(cell.started))), default="")
         if started:
             suite.set("timestamp", started)  # JUnit's schema allows no zone; ours are UTC
-        _add_properties(suite, found)
-        for cell in found.cells:
+        _add_properties(suite, roots)
+        for cell in roots.cells:
             lines = [f"run: {cell.name} ({load_text(cell)})", f"limited by: {cell.limit_text}"]
             took_s = _took_s(cell)
             for number, case in enumerate(cases(cell)):
-                _add_case(suite, f"{found.name}.{cell.name}", case, lines, 0.0 if number else took_s)
-        for side, gate in found.ratios:
-            _add_case(suite, f"{found.name}.{side}", _case_of(gate), [f"cell: {side}"], 0.0)
-        suite.set("time", f"{sum(map(_took_s, found.cells)):.3f}")
+                _add_case(suite, f"{roots.name}.{cell.name}", case, lines, 0.0 if number else took_s)
+        for side, gate in roots.ratios:
+            _add_case(suite, f"{roots.name}.{side}", _case_of(gate), [f"cell: {side}"], 0.0)
+        suite.set("time", f"{sum(map(_took_s, roots.cells)):.3f}")
         _count(suite)
     _count(root)
     ET.indent(root)
@@ -76,14 +76,14 @@ class Case:
 def cases(cell: Cell) -> list[Case]:
     """Return the test cases of a run: its completion, the checks of its validity, its gates."""
     validity = cell.validity
-    found = [
+    checks = [
         Case(name, _TAGS[check.state], check.state, check.reason, check.counts)
         for name, check in validity.checks.items()
     ]
-    found += map(_case_of, cell.summary.gates)
-    if found and (cell.is_whole or "run" in validity.checks):
-        return found
-    return [Case("run", _TAGS[validity.state], validity.state, validity.reason), *found]
+    checks += map(_case_of, cell.summary.gates)
+    if checks and (cell.is_whole or "run" in validity.checks):
+        return checks
+    return [Case("run", _TAGS[validity.state], validity.state, validity.reason), *checks]
 
 
 def _took_s(cell: Cell) -> float:
@@ -95,11 +95,11 @@ def _case_of(gate: GateResult) -> Case:
     return Case(f"gate {gate.gate}", _TAGS[gate.state], gate.state, gate.text)
 
 
-def _add_properties(suite: ET.Element, found: ResultSet) -> None:
+def _add_properties(suite: ET.Element, results: ResultSet) -> None:
     """Add the machine, the answer, and the figures of each run by which runs are compared."""
-    told = [("machine", machine(found.cells)), ("question", found.question)]
-    told += [(f"answer {number}", text) for number, text in enumerate(answer_of(found), 1)]
-    for cell in found.cells:
+    told = [("machine", machine(results.cells)), ("question", results.question)]
+    told += [(f"answer {number}", text) for number, text in enumerate(answer_of(results), 1)]
+    for cell in results.cells:
         figures = ((key, metric.value(cell)) for key, metric in COMPARED.items())
         told += [(f"{cell.name}.{key}", f"{value:.10g}") for key, value in figures if value is not None]
     element = ET.SubElement(suite, "properties")

@@ -39,10 +39,10 @@ class Manifest:
 def flatten(content: object, path: str = "") -> dict[str, str]:
     """Return nested objects as texts by dotted path; lists of plain values in one line."""
     if isinstance(content, dict):
-        found: dict[str, str] = {}
+        entries: dict[str, str] = {}
         for key, value in content.items():
-            found |= flatten(value, f"{path}.{key}" if path else str(key))
-        return found
+            entries |= flatten(value, f"{path}.{key}" if path else str(key))
+        return entries
     if isinstance(content, list | tuple) and any(isinstance(entry, dict | list) for entry in content):
         return flatten({str(number): entry for number, entry in enumerate(content)}, path)
     if isinstance(content, list | tuple):

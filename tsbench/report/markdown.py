@@ -36,30 +36,30 @@ def document(sets: Sequence[ResultSet]) -> str:
     return "\n\n".join(map(_section, sets)) + "\n"
 
 
-def _section(found: ResultSet) -> str:
-    judged = judged_sides(found)
-    parts = [f"### tsbench: {_code(found.name)}"]
-    if found.question:
-        parts.append(_plain(found.question))
-    parts.append(_table(("outcome", "condition", "runs", "measured"), _verdicts(found), right=0))
-    lines = (line.partition(": ") for line in answer_of(found, judged))
+def _section(results: ResultSet) -> str:
+    judged = judged_sides(results)
+    parts = [f"### tsbench: {_code(results.name)}"]
+    if results.question:
+        parts.append(_plain(results.question))
+    parts.append(_table(("outcome", "condition", "runs", "measured"), _verdicts(results), right=0))
+    lines = (line.partition(": ") for line in answer_of(results, judged))
     parts.append("\n".join(f"- **{label}**: {_plain(text)}" for label, _, text in lines))
     parts.append(_sides(head_of(judged)))
-    parts.extend(_claims(found))
-    parts.extend(_folded("All figures", _figures(found.cells)))
-    parts.extend(_folded("Gates of every run", _gates(found.cells)))
-    parts.extend(_study(found))
+    parts.extend(_claims(results))
+    parts.extend(_folded("All figures", _figures(results.cells)))
+    parts.extend(_folded("Gates of every run", _gates(results.cells)))
+    parts.extend(_study(results))
     return "\n\n".join(parts)
 
 
-def _verdicts(found: ResultSet) -> list[tuple[str, ...]]:
+def _verdicts(results: ResultSet) -> list[tuple[str, ...]]:
     """Return a row for the validity of the runs and one for each gate, with the runs to which the worst applies."""
-    runs = [(cell.name, cell.validity.state, cell.validity.reason) for cell in found.cells]
+    runs = [(cell.name, cell.validity.state, cell.validity.reason) for cell in results.cells]
     told: dict[str, list[tuple[str, str, str]]] = {}
-    for cell in found.cells:
+    for cell in results.cells:
         for gate in cell.summary.shown_gates:
             told.setdefault(gate.gate, []).append((cell.name, gate.state, gate.text))
-    for side, gate in found.ratios:
+    for side, gate in results.ratios:
         told.setdefault(gate.gate, []).append((side, gate.state, gate.text))
     return [_verdict("figures are valid", runs), *(_verdict(_code(gate), of) for gate, of in told.items())]
 
@@ -99,8 +99,8 @@ def _gates(cells: Sequence[Cell]) -> list[str]:
     """Return the table of the gates of every run; of a single run the first table has them all."""
     if len(cells) < 2:
         return []
-    found = [(cell, gate) for cell in cells for gate in cell.summary.shown_gates]
-    rows = [(_code(cell.name), _code(g.gate), _strong(g.state), _plain(g.text, MOST)) for cell, g in found]
+    failed = [(cell, gate) for cell in cells for gate in cell.summary.shown_gates]
+    rows = [(_code(cell.name), _code(g.gate), _strong(g.state), _plain(g.text, MOST)) for cell, g in failed]
     return [_table(("run", "gate", "outcome", "measured"), rows, right=0)] if rows else []
 
 
@@ -108,18 +108,18 @@ def _folded(title: str, parts: Sequence[str]) -> list[str]:
     return [f"<details><summary>{title}</summary>", *filter(None, parts), "</details>"] if parts else []
 
 
-def _claims(found: ResultSet) -> list[str]:
-    if not found.summary.claims:
+def _claims(results: ResultSet) -> list[str]:
+    if not results.summary.claims:
         return []
-    claims = claims_table(found)
+    claims = claims_table(results)
     return [_table(claims.heads, (tuple(map(_entry, row)) for row in claims.rows), right=0)]
 
 
-def _study(found: ResultSet) -> list[str]:
+def _study(results: ResultSet) -> list[str]:
     """Return the folded table of figures behind the findings."""
-    if not found.summary.figures:
+    if not results.summary.figures:
         return []
-    figures = figures_table(found)
+    figures = figures_table(results)
     titles = [_code(f"{name} {which}") for name, which in zip(figures.group_of[1:], figures.heads[1:], strict=True)]
     lines = (tuple(map(_entry, row)) for row in figures.rows)
     shown = _table(("run", *titles), lines, right=len(titles))

@@ -83,8 +83,8 @@ class Metric:
     def value(self, cell: Cell) -> float | None:
         """Return the figure; None if the run has none."""
         if self.percentile:
-            found = self.latency(cell)
-            return None if found is None else found.most_ns
+            estimate = self.latency(cell)
+            return None if estimate is None else estimate.most_ns
         value: float | None = part_of(cell.summary, self.path)
         return value
 
@@ -96,8 +96,8 @@ class Metric:
     def text(self, cell: Cell) -> str:
         """Return the figure as it is printed."""
         if self.percentile:
-            found = self.latency(cell)
-            return MISSING if found is None else found.text
+            estimate = self.latency(cell)
+            return MISSING if estimate is None else estimate.text
         text = text_of(self.value(cell), self.unit)
         return f"{AT_LEAST}{text}" if self.is_least(cell) and text != MISSING else text
 
@@ -270,52 +270,52 @@ def _nodes(cell: Cell) -> int:
 
 def remarks(cell: Cell) -> list[str]:
     """Return sentences that help to read a run: a rate that never settled, ops sent in bursts with the cure."""
-    found = []
+    texts = []
     warmup, limit = cell.summary.warmup, cell.summary.limit
     if warmup is not None and not warmup.settled:
         never = f"the rate never settled within the warm-up's limit of {text_of(warmup.limit_s, 's')}"
         if not warmup.tested_s:
-            found.append(f"{never}: it had too few whole seconds to be judged")
+            texts.append(f"{never}: it had too few whole seconds to be judged")
         elif not warmup.ops_per_s:
-            found.append(f"{never}: no op succeeded in its last {warmup.tested_s} s")
+            texts.append(f"{never}: no op succeeded in its last {warmup.tested_s} s")
         else:
             five = f"five means differed by {warmup.range:.0%} (at most {MOST_RANGE:.0%})"
             rise = f"rose by {warmup.rise:+.0%} (at most {MOST_RISE:.0%})"
             trend = f"the trend would come to {warmup.drift:+.0%} in the measured window"
-            found.append(
+            texts.append(
                 f"{never}: in its last {warmup.tested_s} s {five}, {rise}, and {trend} "
                 f"(at most {TOLERATED_DRIFT:.0%}); what follows was measured while it changed"
             )
     if (reused := cell.summary.reused) is not None and reused.wrote:
         runs = "that run" if len(reused.wrote) == 1 else f"{len(reused.wrote)} runs"
-        found.append(f"it began with {reused.points:,} points: the load of {reused.loaded_by} and what {runs} wrote")
-    found += [event.sentence for event in cell.summary.events]
+        texts.append(f"it began with {reused.points:,} points: the load of {reused.loaded_by} and what {runs} wrote")
+    texts += [event.sentence for event in cell.summary.events]
     if cell.summary.measured is not None and (drifts := cell.summary.measured.time_drifts):
         named = ", ".join(f"{op} {format_factor(factor)}" for op, factor in sorted(drifts.items()))
-        found.append(f"times changed within the window; those at its end by those at its beginning: {named}")
+        texts.append(f"times changed within the window; those at its end by those at its beginning: {named}")
     if cell.manifest and (by := cell.manifest.server.get("acknowledged by")):
-        found.append(f"acknowledged is what was acknowledged by {by}")
+        texts.append(f"acknowledged is what was acknowledged by {by}")
     busy = (cell.summary.load.cores_busy if cell.summary.load else None) or 0.0
     cores = cell.manifest.host.cores if cell.manifest and cell.manifest.host else 0
     if _nodes(cell) > 1 and cores and busy >= ALL_BUSY * cores:
         text = f"{busy:.1f} of this machine's {cores} cores were at work during the load, which all nodes share"
-        found.append(f"{text}: they, and not the number of nodes, were the limit")
+        texts.append(f"{text}: they, and not the number of nodes, were the limit")
     held_back = cell.summary.rates_are_least and cell.validity.checks.get("limit")
     if held_back and held_back.state == "valid" and held_back.reason:
-        found.append(f"rates are at least these: {held_back.reason}")
+        texts.append(f"rates are at least these: {held_back.reason}")
     if limit is not None and limit.sent_in_bursts and cell.validity.stands and cell.overload is None:
         summary = cell.summary
         cure = more_load(summary.users or 0, summary.processes or 1, is_open=summary.loop == "open")
         cure = f"{limit.disturbed}: {QUIET}" if limit.disturbed else cure
         why = "were sent later than the mean time between two, in bursts, which slow the server"
-        advice = "" if any(cure in said for said in (cell.validity.reason, *found)) else f"; {cure}"  # one advice once
-        found.append(f"{limit.sent_in_bursts:.0%} of the ops {why}{advice}")
-    return found
+        advice = "" if any(cure in said for said in (cell.validity.reason, *texts)) else f"; {cure}"  # one advice once
+        texts.append(f"{limit.sent_in_bursts:.0%} of the ops {why}{advice}")
+    return texts
 
 
 def page_caches(cells: Sequence[Cell]) -> list[tuple[str, str]]:
     """Return what the page cache held of the servers' files around cold starts, by how they left it; or its range."""
-    found = []
+    caches = []
     for whole in (True, False):
         colds = [cold for cell in cells if (cold := cell.summary.cold) is not None and cold.whole_cache == whole]
         if colds:
@@ -323,8 +323,8 @@ def page_caches(cells: Sequence[Cell]) -> list[tuple[str, str]]:
             after, pages, before = (
                 _range([getattr(cold, name) for cold in colds]) for name in ("after", "pages", "before")
             )
-            found.append(("pages of its files in the page cache", f"{after} (of {pages}; {before} before), {how}"))
-    return found
+            caches.append(("pages of its files in the page cache", f"{after} (of {pages}; {before} before), {how}"))
+    return caches
 
 
 def first_ops(cells: Sequence[Cell]) -> list[tuple[str, str]]:
@@ -332,14 +332,14 @@ def first_ops(cells: Sequence[Cell]) -> list[tuple[str, str]]:
     times: dict[tuple[str, str], list[FirstOp]] = {}
     for name, first in (item for cell in cells for item in cell.summary.firsts.items()):
         times.setdefault((name, first.outcome), []).append(first)
-    found = []
+    ops = []
     for (name, outcome), firsts in times.items():
         word = "" if outcome == "ok" else f"{outcome} after "
         response, service = (
             _range([getattr(first, f"{kind}_ns") for first in firsts], "ns") for kind in ("response", "service")
         )
-        found.append((f"first {name}", f"{word}{response} (service {service})"))
-    return found
+        ops.append((f"first {name}", f"{word}{response} (service {service})"))
+    return ops
 
 
 def _range(values: Sequence[float], unit: Unit = "count") -> str:

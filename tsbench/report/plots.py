@@ -75,10 +75,10 @@ def latency_over_time(cell: Cell, ops: pd.DataFrame) -> Figure:
     columns = 1 if len(names) == 1 else 2
     rows = -(-len(names) // columns)
     figure, axes = style.panels(rows, columns, height=2.35, used=len(names), sharex=True)
-    found = frames.stalls(ops, cell.time)
+    stalls = frames.stalls(ops, cell.time)
     span = (float(ops["second"].min()), float(ops["second"].max()))
     for place, (name, panel) in enumerate(zip(names, axes, strict=True)):
-        _latency_panel(panel, cell, ops[ops["op"] == name], found[found["op"] == name])
+        _latency_panel(panel, cell, ops[ops["op"] == name], stalls[stalls["op"] == name])
         panel.set(title=name, ylabel=f"{cell.time} time")
         bottom = place + columns >= len(names)
         panel.tick_params(labelbottom=bottom)
@@ -98,7 +98,7 @@ def latency_lines(panel: Axes, cell: Cell, by_second: pd.DataFrame, **look: Any)
             style.line(panel, by_second.index, values, stands=cell.validity.stands, **whole)
 
 
-def _latency_panel(panel: Axes, cell: Cell, rows: pd.DataFrame, found: pd.DataFrame) -> None:
+def _latency_panel(panel: Axes, cell: Cell, rows: pd.DataFrame, frame: pd.DataFrame) -> None:
     seconds = np.arange(int(rows["second"].min()), int(rows["second"].max()) + 1)
     # a second without ops is a gap in the line: it has no measurement
     rows = rows[rows["count"] > 0].set_index("second").reindex(seconds)
@@ -106,9 +106,9 @@ def _latency_panel(panel: Axes, cell: Cell, rows: pd.DataFrame, found: pd.DataFr
     alone = has_ops & ~has_ops.shift(1, fill_value=False) & ~has_ops.shift(-1, fill_value=False)
     dots = {"marker": ".", "markersize": 4} if alone.any() else {}  # no line shows a second between two gaps
     latency_lines(panel, cell, rows, **dots)
-    if len(found):
+    if len(frame):
         marked = [
-            s for start, n in zip(found["start_s"], found["length_s"], strict=True) for s in range(start, start + n)
+            s for start, n in zip(frame["start_s"], frame["length_s"], strict=True) for s in range(start, start + n)
         ]
         heights = rows[f"{cell.time}_max_ns"].reindex(marked)
         label = f"stall: max over {frames.STALL_FACTOR}x the usual p99"

@@ -121,20 +121,20 @@ def read_results(*patterns: str | Path) -> Results:
     TypeError
         If a list of them is given as one.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     for pattern in patterns:
         if not isinstance(pattern, str | Path):
             raise TypeError(f"read_results takes directories one by one, read_results(*paths), not {pattern!r}")
         matching = [Path(path) for path in sorted(glob(str(pattern))) if Path(path).is_dir()]  # noqa: PTH207 - it may be absolute
         if not matching:
             raise UserMistake(f"{pattern} is no directory; give a result set such as results/<date>-<scenario>")
-        found += matching
-    return Results(tuple(map(ResultSet.read, dict.fromkeys(found))))
+        paths += matching
+    return Results(tuple(map(ResultSet.read, dict.fromkeys(paths))))
 
 
 def _least_of(cell: Cell) -> dict[str, float | None]:
-    found = {key: metric.latency(cell) for key, metric in COMPARED.items() if metric.percentile}
-    return {f"{key.removesuffix('_ns')}_least_ns": one.least_ns if one else None for key, one in found.items()}
+    least = {key: metric.latency(cell) for key, metric in COMPARED.items() if metric.percentile}
+    return {f"{key.removesuffix('_ns')}_least_ns": one.least_ns if one else None for key, one in least.items()}
 
 
 def _ops_of(cell: Cell) -> pd.DataFrame:
@@ -143,8 +143,8 @@ def _ops_of(cell: Cell) -> pd.DataFrame:
         row: dict[str, Any] = {"op": op, "kind": figures.kind, **{name: getattr(figures, name) for name in _COUNTS}}
         for time in ("response", "service") if cell.loop == "open" else ("service",):
             for part in (*PERCENTS, "mean"):
-                found = believable(figures, time, part)
+                ops = believable(figures, time, part)
                 name = f"{time}_{part.replace('.', '_')}"
-                row |= {f"{name}_ns": found and found.most_ns, f"{name}_least_ns": found and found.least_ns}
+                row |= {f"{name}_ns": ops and ops.most_ns, f"{name}_least_ns": ops and ops.least_ns}
         rows.append(row)
     return pd.DataFrame(rows)

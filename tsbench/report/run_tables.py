@@ -55,8 +55,8 @@ def ops_table(cell: Cell) -> Table | None:
     def row(name: str, op: OpFigures) -> tuple[Entry, ...]:
         written = text_of(op.points_per_s) if op is measured.write or op.kind == "write" else ""
         texts = [*(text_of(getattr(op, key)) for key in counted), text_of(op.ops_per_s), written]
-        found = [believable(op, time, part) for time, parts in times for part in parts]
-        texts += [MISSING if one is None else one.text for one in found]
+        shares = [believable(op, time, part) for time, parts in times for part in parts]
+        texts += [MISSING if one is None else one.text for one in shares]
         return name, *_struck(texts, cell)
 
     titles = [key if key != "partial" else "refused in part" for key in counted]
@@ -95,7 +95,7 @@ def steadiness_table(cell: Cell) -> Table:
 
 def rate_stalls_table(cell: Cell) -> Table:
     """Return the stalls of the rates in order of time, with the counters that were high meanwhile."""
-    found = [(stall, kind) for kind, steady in cell.summary.steadiness.items() for stall in steady.stalls]
+    stalls = [(stall, kind) for kind, steady in cell.summary.steadiness.items() for stall in steady.stalls]
     rows: Rows = [
         (
             RATES.get(kind, kind),
@@ -104,7 +104,7 @@ def rate_stalls_table(cell: Cell) -> Table:
             f"{stall.lowest:.0%}",
             "; ".join(map(_rise, stall.counters)) or "none",
         )
-        for stall, kind in sorted(found, key=lambda item: (item[0].start_s, RATES.get(item[1], item[1])))
+        for stall, kind in sorted(stalls, key=lambda item: (item[0].start_s, RATES.get(item[1], item[1])))
     ]
     return Table(
         "Stalls of the rates, and counters of the server that were high meanwhile",
@@ -123,7 +123,7 @@ def _rise(rise: CounterRise) -> str:
     return f"{rise.panel}, {rise.label}: {highest} (usually {usual})"
 
 
-def stalls_table(found: pd.DataFrame, factor: int) -> Table:
+def stalls_table(frame: pd.DataFrame, factor: int) -> Table:
     """Return the worst of the stalls in the frame `frames.stalls`, over `factor` times the usual p99."""
     rows: Rows = [
         (
@@ -133,13 +133,13 @@ def stalls_table(found: pd.DataFrame, factor: int) -> Table:
             format_duration(row["max_ns"]),
             f"{row['factor']:,.0f}x",
         )
-        for row in found.head(MOST_STALLS).to_dict("records")
+        for row in frame.head(MOST_STALLS).to_dict("records")
     ]
     return Table(
         f"Stalls: seconds whose slowest op took over {factor} times the op's usual p99",
         rows,
         ("op", "at", "length", "slowest op", "of the usual p99"),
-        note=f"The {len(rows)} worst of {len(found)}." if len(found) > len(rows) else "",
+        note=f"The {len(rows)} worst of {len(frame)}." if len(frame) > len(rows) else "",
     )
 
 
@@ -179,7 +179,7 @@ def boxes(cell: Cell) -> list[Table]:
         if op.stages_ns
     ]
     causes = [(f"{name}: {why}", text_of(count)) for name, op in cell.ops.items() for why, count in op.causes.items()]
-    found = [
+    tables = [
         Table("What the validity rests on", checks, wide=True),
         Table("Gates", gates, wide=True),
         Table("Load before the measurement", [*facts(cell, "load"), *facts(cell, "reused")]),
@@ -211,7 +211,7 @@ def boxes(cell: Cell) -> list[Table]:
         ),
         Table("Not supported by this schema", _unsupported(cell), wide=True),
     ]
-    return [table for table in found if table.rows]
+    return [table for table in tables if table.rows]
 
 
 def _counts(counts: dict[str, int]) -> str:
@@ -270,12 +270,12 @@ def _wrong_answers(cell: Cell) -> Iterable[Table]:
         what = "lacked fields while points were written, and were whole afterwards"
         yield Table("Torn reads", [(what, counts, f"first: {torn.first.kind}: {torn.first.row}")], wide=True)
     stored: Rows = []
-    for kind, found in answers.stored_differences.items():
-        first = next(iter(found.first), None)
+    for kind, verdicts in answers.stored_differences.items():
+        first = next(iter(verdicts.first), None)
         place = " ".join(filter(None, (first.measurement, first.series, first.time))) if first else ""
         texts = [getattr(first, name, "") or "nothing" for name in ("stored", "expected")]
         shown = f"first: {place}: stored {texts[0]}, expected {texts[1]}"
-        stored.append((kind, f"{text_of(found.count)}{' or more' if found.at_least else ''}", shown))
+        stored.append((kind, f"{text_of(verdicts.count)}{' or more' if verdicts.at_least else ''}", shown))
     yield Table("Stored points that differ from those written", stored, wide=True)
 
 

@@ -86,7 +86,7 @@ class Side:
     @property
     def repeats(self) -> int:
         """Number of its runs with figures."""
-        return max((len(found) for found in self.figures.values()), default=1)
+        return max((len(counts) for counts in self.figures.values()), default=1)
 
     @property
     def results(self) -> Path:
@@ -144,13 +144,13 @@ def sides_of(cells: Sequence[Cell]) -> Sides:
     return Sides(_loop_of(cells), axis, tuple(side_of_runs(name, at, of) for (name, at), of in grouped.items()))
 
 
-def ends_of(found: ResultSet) -> Sides:
+def ends_of(results: ResultSet) -> Sides:
     """Return a side for each search of a result set: the runs of the step at which it ended."""
-    cells = {cell.name: cell for cell in found.cells}
-    searches = found.summary.searches
+    cells = {cell.name: cell for cell in results.cells}
+    searches = results.summary.searches
     ends = {one.name: [cells[name] for name in one.cells if name in cells] for one in searches}
     sides = tuple(side_of_runs(name, None, of) for name, of in ends.items() if of)
-    return Sides(_loop_of(found.cells), "", sides, searches[0].of)
+    return Sides(_loop_of(results.cells), "", sides, searches[0].of)
 
 
 def _loop_of(cells: Sequence[Cell]) -> str:
@@ -160,12 +160,12 @@ def _loop_of(cells: Sequence[Cell]) -> str:
 
 def _axis(labels: Sequence[Mapping[str, str]]) -> str:
     """Return the key whose values are numbers in every run, and the most different ones; "" without one."""
-    found = {}
+    axis = {}
     for key in dict.fromkeys(key for of in labels for key in of):
         values = {_number(of.get(key, "")) for of in labels}
         if len(values) > 1 and all(map(math.isfinite, values)):
-            found[key] = len(values)
-    return max(found, key=lambda key: found[key], default="")
+            axis[key] = len(values)
+    return max(axis, key=lambda key: axis[key], default="")
 
 
 def _number(text: str) -> float:
@@ -211,41 +211,41 @@ def side_of_runs(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
 
 def counting(cells: Sequence[Cell]) -> tuple[Cell, ...]:
     """Return the repeats that count: the valid ones, else those whose figures stand."""
-    found = [cell for cell in cells if cell.validity.is_valid] or [cell for cell in cells if cell.validity.stands]
-    return tuple(found)
+    valid = [cell for cell in cells if cell.validity.is_valid] or [cell for cell in cells if cell.validity.stands]
+    return tuple(valid)
 
 
-def _worst(found: Sequence[Validity]) -> Validity:
+def _worst(validities: Sequence[Validity]) -> Validity:
     order = ("valid", "inconclusive", "invalid")
-    return max(found, key=lambda validity: (not validity.stands, order.index(validity.state)))
+    return max(validities, key=lambda validity: (not validity.stands, order.index(validity.state)))
 
 
 def _figures(cell: Cell) -> dict[str, Interval]:
     """Return a run's figures; a time that lies between two has both as its interval."""
-    found: dict[str, Interval] = {}
+    values: dict[str, Interval] = {}
     for key in _FIGURES:
         metric = COMPARED[key]
         if metric.percentile:
             if (time := metric.latency(cell)) is not None and not time.is_open_ended:
-                found[key] = Interval(time.most_ns, time.bounds_ns[0], time.most_ns)
+                values[key] = Interval(time.most_ns, time.bounds_ns[0], time.most_ns)
         elif value := metric.value(cell):
-            found[key] = Interval(value, value, value)
+            values[key] = Interval(value, value, value)
     if (steady := cell.summary.steadiness.get("write")) is not None and steady.variation:
-        found["write_variation"] = Interval(steady.variation, steady.variation, steady.variation)
-    return found | _cpu(cell)
+        values["write_variation"] = Interval(steady.variation, steady.variation, steady.variation)
+    return values | _cpu(cell)
 
 
 def _margins(cell: Cell) -> dict[str, Interval]:
     """Return by how much the figures of a run may be chance within it, as far as its window was long enough."""
-    found = {}
+    margins = {}
     for key in _FIGURES:
         metric = COMPARED[key]
         place = metric.path if metric.percentile else metric.path.rpartition(".")[0]
         ops = part_of(cell.summary, place) if place else None
         name = metric.percentile or {"write_points_per_s": "points/s", "query_ops_per_s": "ops/s"}.get(key, "")
         if isinstance(ops, OpFigures) and name in ops.margins and (value := metric.value(cell)) is not None:
-            found[key] = Interval(value, *map(float, ops.margins[name]))
-    return found
+            margins[key] = Interval(value, *map(float, ops.margins[name]))
+    return margins
 
 
 def _cpu(cell: Cell) -> dict[str, Interval]:
@@ -264,9 +264,9 @@ def _cpu(cell: Cell) -> dict[str, Interval]:
     cpu_s = float(np.nanmean(used)) / 100 * float(measured.duration_s)
     points = measured.write.points if measured.write else 0
     ended = measured.ended
-    found = {"server_cores": cpu_s / float(measured.duration_s)}
+    figures = {"server_cores": cpu_s / float(measured.duration_s)}
     if points and not measured.query:
-        found["cpu_s_per_million"] = cpu_s / points * 1e6
+        figures["cpu_s_per_million"] = cpu_s / points * 1e6
     elif ended:
-        found["cpu_s_per_thousand"] = cpu_s / ended * 1e3
-    return {key: Interval(value, value, value) for key, value in found.items() if value}
+        figures["cpu_s_per_thousand"] = cpu_s / ended * 1e3
+    return {key: Interval(value, value, value) for key, value in figures.items() if value}

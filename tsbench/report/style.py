@@ -267,15 +267,15 @@ def _round_durations(low: float, high: float, most: int) -> list[float]:
     matplotlib's own locator divides less than a decade linearly, and the labels of 25, 30 and 35 ms touch.
     """
     decades = [10.0**n for n in range(math.floor(math.log10(max(low, 1e-9))), math.ceil(math.log10(max(high, 1))) + 1)]
-    found: list[float] = []
+    durations: list[float] = []
     for steps in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)):
         ticks = [step * decade for decade in decades for step in steps if low <= step * decade <= high]
-        if (len(ticks) > most or len(steps) > 3) and len(found) >= 2:
+        if (len(ticks) > most or len(steps) > 3) and len(durations) >= 2:
             break
-        found = ticks
-    if len(found) < 2:
-        found = [tick for tick in MaxNLocator(3).tick_values(low, high) if low <= tick <= high]
-    return found[:: -(-len(found) // most) or 1]
+        durations = ticks
+    if len(durations) < 2:
+        durations = [tick for tick in MaxNLocator(3).tick_values(low, high) if low <= tick <= high]
+    return durations[:: -(-len(durations) // most) or 1]
 
 
 def count_axis(axes: Axes, which: str = "y", *, ticks: int = 5) -> None:

@@ -125,16 +125,16 @@ def counters(counted: pd.DataFrame, panels: Sequence[Panel]) -> Figure | None:
 
     `counted` is the frame `counters`, and `panels` what the database says about them (`results.panels.read_panels`).
     """
-    found = moving_panels(counted, panels)
-    if not found:
+    panels_of = moving_panels(counted, panels)
+    if not panels_of:
         return None
-    columns = min(3, len(found))
-    rows = -(-len(found) // columns)
-    figure, axes = style.panels(rows, columns, height=2.3, used=len(found), sharex=True)
+    columns = min(3, len(panels_of))
+    rows = -(-len(panels_of) // columns)
+    figure, axes = style.panels(rows, columns, height=2.3, used=len(panels_of), sharex=True)
     span = [float(second) for second in counted["second"]]
-    for place, ((panel, lines), axis) in enumerate(zip(found, axes, strict=True)):
+    for place, ((panel, lines), axis) in enumerate(zip(panels_of, axes, strict=True)):
         draw_panel(axis, panel, lines)
-        bottom = place + columns >= len(found)
+        bottom = place + columns >= len(panels_of)
         axis.tick_params(labelbottom=bottom)
         style.time_axis(axis, span, label=False)
         if bottom:
@@ -149,15 +149,15 @@ Lines: TypeAlias = "list[tuple[str, pd.DataFrame, str]]"
 def moving_panels(counted: pd.DataFrame, panels: Sequence[Panel]) -> list[tuple[Panel, Lines]]:
     """Return the panels of which a counter is ever other than 0, with the lines of these counters."""
     rates = frames.rates(counted)
-    found = []
+    movings = []
     for panel in panels:
         names = panel.counters
         source, column = (rates, "per_s") if panel.kind == "rate" else (counted, "value")
         chosen = source[source["name"].isin(list(names)) & source[column].notna()]
         moving = [name for name in names if (chosen.loc[chosen["name"] == name, column] != 0).any()]
         if moving:
-            found.append((panel, [(names[n], chosen[chosen["name"] == n], column) for n in moving]))
-    return found
+            movings.append((panel, [(names[n], chosen[chosen["name"] == n], column) for n in moving]))
+    return movings
 
 
 def draw_panel(axis: Axes, panel: Panel, lines: Lines) -> None:
@@ -184,11 +184,11 @@ def stalls(cell: Cell, ops: pd.DataFrame, counted: pd.DataFrame, panels: Sequenc
 
     `counted` and `panels` are as for `counters`.
     """
-    found = {kind: cell.summary.steadiness[kind].stalls for kind in _RATES if kind in cell.summary.steadiness}
-    kinds = [kind for kind, of_kind in found.items() if of_kind]
+    by_kind = {kind: cell.summary.steadiness[kind].stalls for kind in _RATES if kind in cell.summary.steadiness}
+    kinds = [kind for kind, of_kind in by_kind.items() if of_kind]
     if not kinds or ops.empty:
         return None
-    shown = moving_panels(counted, _explaining(panels, [s for kind in kinds for s in found[kind]]))
+    shown = moving_panels(counted, _explaining(panels, [s for kind in kinds for s in by_kind[kind]]))
     shown = shown[:MOST_PANELS]
     rows = 2 * len(kinds) + len(shown)
     figure, axes = style.panels(rows, 1, height=1.75, sharex=True)
@@ -201,7 +201,7 @@ def stalls(cell: Cell, ops: pd.DataFrame, counted: pd.DataFrame, panels: Sequenc
         draw_panel(axis, panel, lines)
     for place, axis in enumerate(axes):
         of = kinds if place >= 2 * len(kinds) else [kinds[place // 2]]
-        for stall in (stall for kind in of for stall in found[kind]):
+        for stall in (stall for kind in of for stall in by_kind[kind]):
             end_s = stall.start_s + stall.length_s
             axis.axvspan(stall.start_s, end_s, color=RED, alpha=0.18, linewidth=0, zorder=0.6, label="stall")
         style.time_axis(axis, seconds.tolist(), label=place == rows - 1)
@@ -210,9 +210,9 @@ def stalls(cell: Cell, ops: pd.DataFrame, counted: pd.DataFrame, panels: Sequenc
     return figure
 
 
-def _explaining(panels: Sequence[Panel], found: Sequence[Stall]) -> list[Panel]:
+def _explaining(panels: Sequence[Panel], stalls: Sequence[Stall]) -> list[Panel]:
     """Return the panels that may explain a stall, those whose counters rose in one first."""
-    rises = [rise for stall in found for rise in stall.counters]
+    rises = [rise for stall in stalls for rise in stall.counters]
     highest = {name: max(r.deviations for r in rises if r.panel == name) for name in {r.panel for r in rises}}
     return sorted((p for p in panels if p.explains_stalls), key=lambda panel: -highest.get(panel.title, 0.0))
 

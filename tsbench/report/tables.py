@@ -115,8 +115,8 @@ def repeats_table(cells: Sequence[Cell]) -> Table:
 
 def _words(texts: Sequence[str]) -> str:
     """Return the word of all runs, or each word with the number of its runs."""
-    found = list(dict.fromkeys(texts))
-    return found[0] if len(found) == 1 else ", ".join(f"{texts.count(word)} {word}" for word in found)
+    words = list(dict.fromkeys(texts))
+    return words[0] if len(words) == 1 else ", ".join(f"{texts.count(word)} {word}" for word in words)
 
 
 def _median_text(column: Column, cells: Sequence[Cell]) -> str:
@@ -125,33 +125,33 @@ def _median_text(column: Column, cells: Sequence[Cell]) -> str:
     A figure that only some runs have says so, or its p99 would lie above the largest time of all.
     """
     metrics = [COMPARED[key] for key in column.keys]
-    found = [[value for cell in cells if (value := metric.value(cell)) is not None] for metric in metrics]
-    if not all(found):
+    values_of = [[value for cell in cells if (value := metric.value(cell)) is not None] for metric in metrics]
+    if not all(values_of):
         return MISSING
     if len(metrics) > 1:
-        return " / ".join(text_of(sum(values), metric.unit) for metric, values in zip(metrics, found, strict=True))
-    interval, unit = median_interval(found[0]), metrics[0].unit
+        return " / ".join(text_of(sum(values), metric.unit) for metric, values in zip(metrics, values_of, strict=True))
+    interval, unit = median_interval(values_of[0]), metrics[0].unit
     least = AT_LEAST * any(metrics[0].is_least(cell) for cell in cells)
-    text = f"{least}{text_of(float(np.median(found[0])), unit)}"
+    text = f"{least}{text_of(float(np.median(values_of[0])), unit)}"
     if interval is not None:
         text = f"{text} ({text_of(interval.least, unit)} to {text_of(interval.most, unit)})"
-    return text if len(found[0]) == len(cells) else f"{text} ({len(found[0])} of {len(cells)} runs)"
+    return text if len(values_of[0]) == len(cells) else f"{text} ({len(values_of[0])} of {len(cells)} runs)"
 
 
-def claims_table(found: ResultSet) -> Table:
+def claims_table(results: ResultSet) -> Table:
     """Return the findings of a published study, with their verdicts."""
     rows: Rows = [
         (row.claim, row.published, row.reproduced_if, row.measured, (Mark(row.verdict, "badge"), row.reason))
-        for row in found.summary.claims
+        for row in results.summary.claims
     ]
     return Table("", rows, ("finding", "published", "reproduced if", "measured here", "verdict"))
 
 
-def figures_table(found: ResultSet) -> Table:
+def figures_table(results: ResultSet) -> Table:
     """Return the published figures behind a study's findings, per run, each published and measured."""
-    texts = {(row.cell, row.figure): (row.published, row.measured) for row in found.summary.figures}
-    names = dict.fromkeys(row.figure for row in found.summary.figures)
-    cells = dict.fromkeys(row.cell for row in found.summary.figures)
+    texts = {(row.cell, row.figure): (row.published, row.measured) for row in results.summary.figures}
+    names = dict.fromkeys(row.figure for row in results.summary.figures)
+    cells = dict.fromkeys(row.cell for row in results.summary.figures)
     rows: Rows = [(cell, *(text for name in names for text in texts.get((cell, name), ("", "")))) for cell in cells]
     groups = (("run", 1), *((name, 2) for name in names))
     return Table("", rows, ("run", *(("published", "here") * len(names))), groups)

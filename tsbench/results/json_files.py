@@ -82,8 +82,8 @@ def parsed(model: type[T], content: Any) -> T:
     try:
         return _adapter(model).validate_python(_few(content))  # type: ignore[no-any-return,arg-type] # a type is hashable
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        first = min(found, key=lambda one: one["type"] == "missing")  # what is there and wrong says more
+        mistakes = error.errors(include_url=False, include_context=False, include_input=False)
+        first = min(mistakes, key=lambda one: one["type"] == "missing")  # what is there and wrong says more
         place = ".".join(map(str, first["loc"]))[-100:] or "the whole"
         says = _SAYS.get(first["type"], first["msg"].removeprefix("Value error, "))
         raise ValueError(f"{place} {says}") from None
@@ -122,8 +122,8 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     try:
         with open_file(path, LIMITS.json_bytes) as file:
-            found = os.fstat(file.fileno())
-            return _parsed(path, (found.st_ino, found.st_size, found.st_mtime_ns))
+            status = os.fstat(file.fileno())
+            return _parsed(path, (status.st_ino, status.st_size, status.st_mtime_ns))
     except FileNotFoundError:
         raise UserMistake(f"{path} is missing; choose a result set of tsbench") from None
     except OSError as error:
@@ -188,10 +188,10 @@ _ESCAPE = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|[0-9a-f]{4}
 def _printable(text: str) -> str:
     r"""Return a JSON text without characters that a terminal obeys, as they are or as `\u001b`."""
 
-    def seen(found: re.Match[str]) -> str:
-        number = found[1] or ""
+    def seen(match: re.Match[str]) -> str:
+        number = match[1] or ""
         kept = len(number) != 4 or chr(int(number, 16)) in "\t\n\r" or printable(chr(int(number, 16))) != MARK
-        return found[0] if kept else MARK
+        return match[0] if kept else MARK
 
     return _ESCAPE.sub(seen, printable(text))
 

@@ -65,8 +65,8 @@ def read_panels(run: RunDir) -> tuple[Panel, ...]:
     tsbench.errors.UserMistake
         If the file is damaged.
     """
-    found = run.read_json(FILE).get("panels") if run.has(FILE) else None
-    return tuple(panel for one in found or () if (panel := _panel(one)) is not None)
+    panels = run.read_json(FILE).get("panels") if run.has(FILE) else None
+    return tuple(panel for one in panels or () if (panel := _panel(one)) is not None)
 
 
 def _panel(content: Any) -> Panel | None:

@@ -50,13 +50,13 @@ def open_file(path: Path, most: int = LIMITS.log_bytes) -> BinaryIO:
         if error.errno in {errno.ELOOP, errno.ENXIO}:  # a symbolic link; a socket, or a pipe
             raise OSError(error.errno, "it is a link or a socket, not a file") from None
         raise OSError(error.errno, error.strerror) if error.errno != errno.ENOENT else error from None
-    found = os.fstat(descriptor)
-    if stat.S_ISREG(found.st_mode) and found.st_size <= most:
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_size <= most:
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is not a file")
-    raise OSError(errno.EFBIG, f"it has {format_size(found.st_size)}, more than {format_size(most)}")
+    raise OSError(errno.EFBIG, f"it has {format_size(status.st_size)}, more than {format_size(most)}")
 
 
 def read_bytes(path: Path, most: int = LIMITS.log_bytes) -> bytes:

@@ -317,18 +317,18 @@ def find_runs(results: Path) -> Iterator[RunDir]:
     if not results.is_dir():
         raise UserMistake(f"{results} is not a directory; give a result set such as results/<date>-<scenario>")
     is_run = (results / "spec.json").exists()
-    found = [results] if is_run else [path for path in _directories(results) if (path / "spec.json").exists()]
-    if len(found) > LIMITS.runs:
-        raise UserMistake(f"{results} holds {len(found):,} runs, more than {LIMITS.runs:,}; move some elsewhere")
-    if not found:
+    runs = [results] if is_run else [path for path in _directories(results) if (path / "spec.json").exists()]
+    if len(runs) > LIMITS.runs:
+        raise UserMistake(f"{results} holds {len(runs):,} runs, more than {LIMITS.runs:,}; move some elsewhere")
+    if not runs:
         text = f"{results} holds no run of tsbench (no spec.json); give a result set such as results/<date>-<scenario>"
         raise UserMistake(text)
-    for path in found:
+    for path in runs:
         shown = str(path).encode("utf-8", "backslashreplace").decode()
         if shown != str(path):
             raise UserMistake(f"{shown}: its name is no UTF-8, which no page can show; rename the directory")
     expect_this_format(results)
-    yield from map(RunDir, found)
+    yield from map(RunDir, runs)
 
 
 def _directories(results: Path) -> list[Path]:

@@ -105,8 +105,10 @@ class Validity:
     def of(cls, checks: Mapping[str, Verdict]) -> Validity:
         """Return the worst validity among the checks."""
         worst = merge_verdicts(checks.values())
-        found = {name: Check(state=one.state, reason=one.reason, counts={**one.counts}) for name, one in checks.items()}
-        return cls(worst.state, worst.reason, found)
+        copied = {
+            name: Check(state=one.state, reason=one.reason, counts={**one.counts}) for name, one in checks.items()
+        }
+        return cls(worst.state, worst.reason, copied)
 
     @property
     def is_valid(self) -> bool:
@@ -254,8 +256,8 @@ class Summary(Part):
     @property
     def death(self) -> str:
         """How the server died during the run; "" if it did not."""
-        found = (gate for gate in self.gates if gate.gate == SERVER_DEATHS)
-        return next((gate.text for gate in found if gate.measured or gate.state == "fail"), "")
+        deaths = (gate for gate in self.gates if gate.gate == SERVER_DEATHS)
+        return next((gate.text for gate in deaths if gate.measured or gate.state == "fail"), "")
 
     @property
     def headline(self) -> str:
@@ -319,8 +321,8 @@ class Knee(Part):
         """The highest load that held, in one sentence; of a load that failed a gate the run itself has the reason."""
         if self.broke is None:
             return f"No gate failed up to {self.held}; the knee lies beyond."
-        found = f"The highest load that held is {self.held}" if self.held else "No load held"
-        return f"{found}; {self.broke} {'did not pass.' if self.judged else f'could not be judged: {self.reason}'}"
+        first = f"The highest load that held is {self.held}" if self.held else "No load held"
+        return f"{first}; {self.broke} {'did not pass.' if self.judged else f'could not be judged: {self.reason}'}"
 
 
 class Searched(Part):

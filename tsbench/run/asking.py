@@ -162,10 +162,12 @@ class _Steps:
                 self._figures(run, asking)
                 text = f"interrupted by the user; {asking.done:,} queries were answered; they are in {run.path}"
                 raise KeyboardInterrupt(text) from None
-        found = self._figures(run, asking)
+        summary = self._figures(run, asking)
         if asking.failure is not None:
-            found += Findings(checks={"run": Verdict(None, f"{asking.failure}; {asking.done:,} queries were answered")})
-        return assessment.conclude(run, spec, preparation.heading(run, spec, target, schema), found, phases)
+            summary += Findings(
+                checks={"run": Verdict(None, f"{asking.failure}; {asking.done:,} queries were answered")}
+            )
+        return assessment.conclude(run, spec, preparation.heading(run, spec, target, schema), summary, phases)
 
     def _figures(self, run: RunDir, asking: _Asking) -> Findings:
         """Return the figures of all recorded queries."""
@@ -202,9 +204,9 @@ class _Steps:
 
 def _times(totals: OpTotals, duration_s: float, rows: int, empty: int) -> dict[str, float]:
     values = totals.service.percentiles_ns(PERCENTS.values())
-    found: dict[str, float] = dict(zip(PERCENTS, values, strict=True))
+    times: dict[str, float] = dict(zip(PERCENTS, values, strict=True))
     counts = {"count": totals.done, "per_s": totals.done / duration_s, "rows": rows, "empty": empty}
-    return {**found, "mean": totals.service.mean_ns, **counts}
+    return {**times, "mean": totals.service.mean_ns, **counts}
 
 
 class _Asking:
@@ -326,30 +328,30 @@ class _Asking:
         due_ns = self._due_ns(place)
         if due_ns is None:
             return
-        found = call(session.arrival)
+        result = call(session.arrival)
         if place < 0:
-            self._expect_answer(found.error, asked)
+            self._expect_answer(result.error, asked)
             return
         outcome, cause = Outcome.OK, ""
-        if found.error is not None:
-            outcome, cause = Outcome.UNKNOWN, type(found.error).__name__
-            if isinstance(found.error, OpError):
-                outcome, cause = found.error.outcome, found.error.cause
-        service_ns = found.ended_ns - found.began_ns
+        if result.error is not None:
+            outcome, cause = Outcome.UNKNOWN, type(result.error).__name__
+            if isinstance(result.error, OpError):
+                outcome, cause = result.error.outcome, result.error.cause
+        service_ns = result.ended_ns - result.began_ns
         with self._lock:
-            due_ns = due_ns or found.began_ns
-            self._recorder.op(asked.kind, due_ns, found.ended_ns, service_ns, 0, outcome, cause, 0, found.source)
-            if found.error is not None:
-                self.errors.add(found.error)
+            due_ns = due_ns or result.began_ns
+            self._recorder.op(asked.kind, due_ns, result.ended_ns, service_ns, 0, outcome, cause, 0, result.source)
+            if result.error is not None:
+                self.errors.add(result.error)
             else:
-                rows = len(found.value or ())
+                rows = len(result.value or ())
                 self.rows[asked.kind] += rows
                 self.empty[asked.kind] += not rows
             self.done += 1
-            self.ended_ns = max(self.ended_ns, found.ended_ns)
+            self.ended_ns = max(self.ended_ns, result.ended_ns)
         self._progress(1)
-        if isinstance(found.error, OpError) and found.error.cause in _GONE:
-            self._expect_answer(found.error, asked)
+        if isinstance(result.error, OpError) and result.error.cause in _GONE:
+            self._expect_answer(result.error, asked)
 
     def _due_ns(self, place: int) -> int | None:
         """Wait until a query is due and return when that is; 0 if at once, None if the time is over before.
@@ -425,9 +427,9 @@ def _hash_of(rows: Rows) -> int:
     return hash((tuple(rows.columns), *(tuple(map(short, row)) for row in plain)))
 
 
-def are_of_another_world(found: Sequence[tuple[Answers, dict[int, int]]]) -> bool:
+def are_of_another_world(by_target: Sequence[tuple[Answers, dict[int, int]]]) -> bool:
     """Return True if several databases answered alike, and most of each one's answers differ from the file's world."""
-    if len(found) < 2 or any(2 * answers.wrong <= answers.checked for answers, _ in found):
+    if len(by_target) < 2 or any(2 * answers.wrong <= answers.checked for answers, _ in by_target):
         return False
-    (_, first), *others = found
+    (_, first), *others = by_target
     return all(hashes.get(number, hashed) == hashed for _, hashes in others for number, hashed in first.items())

@@ -39,22 +39,22 @@ class Findings:
 
 
 def conclude(
-    run: RunDir, spec: Job, heading: Mapping[str, Any], found: Findings, phases: Phases | None = None
+    run: RunDir, spec: Job, heading: Mapping[str, Any], findings: Findings, phases: Phases | None = None
 ) -> Summary:
     """Write summary.json, with all parts, the time that each phase took, the validity and the gates; return it.
 
     Checks that a dead server could not answer do not invalidate figures that were measured before its death.
     """
-    checks, death = dict(found.checks), found.death
+    checks, death = dict(findings.checks), findings.death
     if death:
         unasked = [name for name in ("answers", "writes", "size") if checks.get(name, Verdict(None)).valid is None]
         checks = {name: check for name, check in checks.items() if name not in unasked}
         death += f"; not checked therefore: {', '.join(unasked)}" if unasked else ""
-    durations_s = phases.durations_s(found.parts.get("measured")) if phases is not None else {}
+    durations_s = phases.durations_s(findings.parts.get("measured")) if phases is not None else {}
     validity = Validity.of(checks)
-    parts = {**heading, "server_version": _server_version(run), **found.parts, "durations_s": durations_s}
+    parts = {**heading, "server_version": _server_version(run), **findings.parts, "durations_s": durations_s}
     summary = Summary.model_validate({**parts, "validity": validity})
-    built_in = [gate.under(validity) for gate in (server_deaths(death), *found.gates)]
+    built_in = [gate.under(validity) for gate in (server_deaths(death), *findings.gates)]
     summary = summary.model_copy(update={"gates": (*built_in, *evaluate_gates(spec.demands, summary))})
     summary.write(run)
     return summary

@@ -209,11 +209,11 @@ class _Load:
         try:
             acknowledged = session.write(payload)
         except Exception as error:
-            before, found = encoded.piece.explain(error)
+            before, piece = encoded.piece.explain(error)
             if before is None:
                 self._count_failed(error, payload.points)
-                raise found from error
-            self.source_failure, self._last = found, encoded.piece.number
+                raise piece from error
+            self.source_failure, self._last = piece, encoded.piece.number
             if before.points:
                 self._send(session, _Encoded(before.encode(), before, 0.0))
             return

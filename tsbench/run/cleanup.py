@@ -57,8 +57,8 @@ def note_found(spec: Job, session: Session, *, new: bool) -> Created | None:
     measurements = spec.measurements()
     there = () if new else session.objects(measurements)
     others = session.inventory(measurements, series=False).tables
-    found = {one.name: one.id for one in there if one.holds is not None}
-    return Created(endpoint=spec.target.endpoint, found=found, others=tuple(others))
+    identities = {one.name: one.id for one in there if one.holds is not None}
+    return Created(endpoint=spec.target.endpoint, found=identities, others=tuple(others))
 
 
 def note_made(run: RunDir, spec: Job, session: Session) -> None:
@@ -66,11 +66,11 @@ def note_made(run: RunDir, spec: Job, session: Session) -> None:
     manifest = Manifest.read(run)
     if manifest is None or manifest.created is None:
         return
-    found = manifest.created.found
+    earlier = manifest.created.found
     made = {
         one.name: one.id
         for one in session.objects(spec.measurements())
-        if one.holds is None or found.get(one.name) != one.id
+        if one.holds is None or earlier.get(one.name) != one.id
     }
     created = manifest.created.model_copy(update={"made": made})
     manifest.model_copy(update={"created": created}).write(run)
@@ -107,7 +107,7 @@ class Leftovers:
 
     def has(self, one: ServerObject) -> bool:
         """Return True if one of the runs made the object."""
-        maybe = any(one.holds is None or found.get(one.name) != one.id for found in self.unsure)
+        maybe = any(one.holds is None or known.get(one.name) != one.id for known in self.unsure)
         return maybe or one.id in self.made.get(one.name, ())
 
 
@@ -119,15 +119,15 @@ def leftovers(results: Path) -> list[Leftovers]:
     UserMistake
         If the directory holds no run, or a file of a run is damaged.
     """
-    found: dict[tuple[str, ...], Leftovers] = {}
+    objects: dict[tuple[str, ...], Leftovers] = {}
     for run in find_runs(results):
         manifest = Manifest.read(run)
         if manifest is None or manifest.created is None:
             continue
         spec = _spec(run)
         place = spec.target.name, spec.target.endpoint or "", spec.target.schema_ or ""
-        found.setdefault(place, Leftovers(spec)).add(spec, manifest.created)
-    return list(found.values())
+        objects.setdefault(place, Leftovers(spec)).add(spec, manifest.created)
+    return list(objects.values())
 
 
 def _spec(run: RunDir) -> Job:
@@ -214,15 +214,15 @@ def clean_target(target: Target, endpoint: str) -> Cleaned:
         return Cleaned(f"nothing of tsbench is left on {endpoint}")
     try:
         with closing(Limits(DEFAULTS, endpoint).connect(target, next(iter(target.schemas.values())), "create")) as one:
-            found = [each for each in one.objects(measurements) if each.holds is None]
-            for each in found:
+            tables = [each for each in one.objects(measurements) if each.holds is None]
+            for each in tables:
                 one.run(each.remove)
             others = one.inventory(measurements, series=False).tables
     except UserMistake as error:
         return Cleaned(one_line(error), 2)
     except (OpError, Broken, OSError) as error:
         return Cleaned(f"tables may be left on {endpoint}: {one_line(error)}", 1)
-    text = f"removed {described(each.name for each in found)} from" if found else "nothing of tsbench is left on"
+    text = f"removed {described(each.name for each in tables)} from" if tables else "nothing of tsbench is left on"
     rest = f"; {listed(others)} are of no world, so that only `tsbench cleanup RESULTS` of their load removes them"
     return Cleaned(f"{text} {endpoint}{rest if others else ''}")
 

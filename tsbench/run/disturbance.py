@@ -35,13 +35,13 @@ class Disturbance:
     @property
     def text(self) -> str:
         """What disturbed the run in one clause, "" if nothing did."""
-        found = []
+        texts = []
         if self.others_cores > OTHERS_SHARE * self.cores:
             who = "other processes (the server may be one)" if self.server_among_them else "other processes"
-            found.append(f"{who} used {self.others_cores:.1f} of {self.cores} cores")
+            texts.append(f"{who} used {self.others_cores:.1f} of {self.cores} cores")
         if self.steal_percent >= STEAL_PERCENT:
-            found.append(f"the hypervisor took {self.steal_percent:.0f} % of the CPU time (steal)")
-        return " and ".join(found)
+            texts.append(f"the hypervisor took {self.steal_percent:.0f} % of the CPU time (steal)")
+        return " and ".join(texts)
 
     def figures(self) -> dict[str, Any]:
         """Return it for the `Limit` of a run; the numbers are None if the host was not sampled."""

@@ -128,9 +128,9 @@ def figures(run: RunDir, per_second: pl.DataFrame | None, time: str) -> tuple[Ev
         if 0 <= second < length_s:
             counts[second] += (ok - bad, bad)
     latency: dict[int, Histogram] = {}
-    for second, _, kind, found in LogIndex(files_of(run / "latency", "*.hlog")).histograms():
+    for second, _, kind, rows in LogIndex(files_of(run / "latency", "*.hlog")).histograms():
         if kind == time:
-            found.add_to(latency.setdefault(second - times.start_s, Histogram()))
+            rows.add_to(latency.setdefault(second - times.start_s, Histogram()))
     return around(done, counts, latency)
 
 
@@ -151,7 +151,7 @@ def around(done: Sequence[Done], counts: NDArray[np.int64], latency: dict[int, H
         last = groups[-1][-1] if groups else one
         goes_on = last.do in _TAKES_AWAY and one.do in {"restart", "go on"} and last.node == one.node
         groups[-1].append(one) if goes_on else groups.append([one])
-    found, free_s = [], 0
+    window, free_s = [], 0
     for group, following in zip(groups, [*groups[1:], None], strict=True):
         at_s, back_s = group[0].began_s, group[-1].ended_s
         if group[-1].do in _TAKES_AWAY:  # it never came back
@@ -165,7 +165,7 @@ def around(done: Sequence[Done], counts: NDArray[np.int64], latency: dict[int, H
             recovered = _recovered(int(np.ceil(since_s)), end_s, counts, before.ops_per_s if before else 0.0)
         until_s = min(end_s, int(np.ceil(back_s))) if is_load else end_s if recovered is None else recovered
         did = " and ".join(one.do for one in group) + ("" if group[0].node is None else f" node {group[0].node}")
-        found.append(
+        window.append(
             Event(
                 did=", ".join((did, *(one.note for one in group if one.note))),
                 at_s=at_s,
@@ -177,7 +177,7 @@ def around(done: Sequence[Done], counts: NDArray[np.int64], latency: dict[int, H
             )
         )
         free_s = until_s
-    return tuple(found)
+    return tuple(window)
 
 
 def _recovered(first_s: int, end_s: int, counts: NDArray[np.int64], usual_per_s: float) -> int | None:

@@ -192,10 +192,10 @@ def examine(
         nothing_kept = isinstance(stored, NothingKept) and not (
             spec.check.answers or spec.check.readback or spec.queries
         )
-        found = _written(subject, stored, loaded_points, nothing_kept=nothing_kept)
-        found += _answered(subject, answers, sampled, nothing_kept=nothing_kept)
-        found += _sized(subject, stored if isinstance(stored, int) else 0, directory_bytes)
-        return found + _planned(subject, answers.by_kind) + Findings(death=server.death)
+        written = _written(subject, stored, loaded_points, nothing_kept=nothing_kept)
+        written += _answered(subject, answers, sampled, nothing_kept=nothing_kept)
+        written += _sized(subject, stored if isinstance(stored, int) else 0, directory_bytes)
+        return written + _planned(subject, answers.by_kind) + Findings(death=server.death)
 
 
 def changed_since(
@@ -209,11 +209,11 @@ def changed_since(
         if server.death:
             return server.death
         subject = _Subject.of(runs[-1], spec, server, runs[:-1])
-        found = _count(subject)
-        if isinstance(found, OpError):
-            return f"its points cannot be counted: {found.cause}: {found}"
-        if isinstance(found, int) and stored not in {None, found} and server.expire_after_s is None:
-            return f"{found:,} points are stored, and {stored:,} were"
+        storeds = _count(subject)
+        if isinstance(storeds, OpError):
+            return f"its points cannot be counted: {storeds.cause}: {storeds}"
+        if isinstance(storeds, int) and stored not in {None, storeds} and server.expire_after_s is None:
+            return f"{storeds:,} points are stored, and {stored:,} were"
         answers = Answers()
         _read_back(subject, runs[0], min(SAMPLE, spec.check.readback), answers)
         answers.compare(subject.gold)
@@ -263,8 +263,8 @@ def _written(
     """Compare the number of stored points with those acknowledged; write audit.json."""
     writes = None
     if isinstance(stored, int):
-        found = account(subject.gold, stored, subject.ledger, loaded_points, unrecorded=subject.unrecorded)
-        writes, verdict = found.summary(), found.verdict(subject.lost, subject.notes)
+        account_of = account(subject.gold, stored, subject.ledger, loaded_points, unrecorded=subject.unrecorded)
+        writes, verdict = account_of.summary(), account_of.verdict(subject.lost, subject.notes)
     elif nothing_kept:
         verdict = Verdict(True)
     else:
@@ -277,11 +277,11 @@ def _written(
 def _answered(subject: _Subject, answers: Answers, sampled: int, *, nothing_kept: bool) -> Findings:
     """Judge the answers, those given under load and new ones, and the rows read back; write validate.json."""
     verdict = Verdict(True) if nothing_kept else answers.verdict()
-    found = {**answers.summary(), "sampled": sampled, "given": Processes.read(subject.run).answers}
-    subject.run.write_json("validate.json", {**found, "check": verdict.to_json()})
+    checked = {**answers.summary(), "sampled": sampled, "given": Processes.read(subject.run).answers}
+    subject.run.write_json("validate.json", {**checked, "check": verdict.to_json()})
     gate = torn_reads(answers.torn.answers, answers.torn.rows, answers.checked)
     gates = (gate,) if subject.spec.check.torn == "fail" and answers.checked else ()
-    return Findings({"answers": found}, {"answers": verdict}, gates)
+    return Findings({"answers": checked}, {"answers": verdict}, gates)
 
 
 def _sized(subject: _Subject, points: int, directory_bytes: Callable[[], int]) -> Findings:

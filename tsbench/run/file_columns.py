@@ -134,7 +134,7 @@ class Outline:
 
     def names(self) -> dict[bytes, int]:
         """Return the different measurements, each with the index of its first line."""
-        found: dict[bytes, int] = {}
+        firsts: dict[bytes, int] = {}
         ends = self.marks[np.concatenate([[0], self.behind[:-1] + 2])]
         rows = np.arange(len(self.begins))
         for _ in range(_MOST_FORMS):
@@ -142,13 +142,13 @@ class Outline:
                 break
             first = int(rows[0])
             name = self.letters.text(int(self.begins[first]), int(ends[first]))
-            found[name] = first
+            firsts[name] = first
             same = ends[rows] - self.begins[rows] == len(name)
             same[same] = self.letters.equal(self.begins[rows[same]][:, None], [name])
             rows = rows[~same]
         for row in rows.tolist():
-            found.setdefault(self.letters.text(int(self.begins[row]), int(ends[row])), row)
-        return found
+            firsts.setdefault(self.letters.text(int(self.begins[row]), int(ends[row])), row)
+        return firsts
 
 
 def outline(lines: Lines) -> Outline:
@@ -196,7 +196,7 @@ def _points(lines: Lines) -> Points:
 
 def _merged(rows: Places, fields: _Fields) -> tuple[list[Field], Columns]:
     """Return the fields of lines of one measurement, with NaN where one lacks a field."""
-    found: dict[str, Field] = {}
+    fields_of: dict[str, Field] = {}
     columns: Columns = {}
     values = fields.values
     for some, numbers, names in fields.forms(rows):
@@ -206,7 +206,7 @@ def _merged(rows: Places, fields: _Fields) -> tuple[list[Field], Columns]:
         for column, name in enumerate(texts):
             own = numbers[:, column]
             marked = values.is_integer[own]
-            field = found.setdefault(name, Field(name, Kind.INT if marked[0] else Kind.FLOAT))
+            field = fields_of.setdefault(name, Field(name, Kind.INT if marked[0] else Kind.FLOAT))
             if (marked != (field.kind is Kind.INT)).any():
                 raise Odd
             if len(some) == len(rows):
@@ -217,7 +217,7 @@ def _merged(rows: Places, fields: _Fields) -> tuple[list[Field], Columns]:
             columns[name][np.searchsorted(rows, some)] = values.floats[own]
             if field.kind is Kind.INT and (np.abs(values.integers[own]) > EXACT).any():
                 raise Odd
-    for name, field in found.items():
+    for name, field in fields_of.items():
         if field.kind is Kind.INT and columns[name].dtype.kind == "f" and not np.isnan(columns[name]).any():
             columns[name] = columns[name].astype(np.int64)
-    return [*found.values()], columns
+    return [*fields_of.values()], columns

@@ -50,8 +50,8 @@ def _value(words: _Words) -> NDArray[np.int64]:
 
 
 def _are_digits(words: _Words) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = ((words | (words + _TO_HIGH)) & _HIGH) == 0
-    return found
+    digits: NDArray[np.bool_] = ((words | (words + _TO_HIGH)) & _HIGH) == 0
+    return digits
 
 
 def _without_dot(words: _Words) -> tuple[_Words, NDArray[np.int64]]:
@@ -61,11 +61,11 @@ def _without_dot(words: _Words) -> tuple[_Words, NDArray[np.int64]]:
     decimals = np.full(len(words), -1, dtype=np.int64)
     some = np.flatnonzero(marks)
     if len(some):
-        found, mark = words[some], marks[some]
+        words_of, mark = words[some], marks[some]
         mark &= ~mark + np.uint64(1)
         before = (mark >> np.uint64(7)) - np.uint64(1)
         behind = ~((mark << np.uint64(1)) - np.uint64(1))
-        words[some] = (found & behind) | ((found & before) << np.uint64(8))
+        words[some] = (words_of & behind) | ((words_of & before) << np.uint64(8))
         decimals[some] = np.bitwise_count(behind) >> 3
     return words, decimals
 
@@ -94,14 +94,14 @@ class Letters:
 
     def marks(self, letters: bytes) -> Places:
         """Return the places of all these letters."""
-        found = []
+        places = []
         for first in range(0, len(self.octets), _PIECE):
             piece = self.octets[first : first + _PIECE]
             chosen = piece == letters[0]
             for letter in letters[1:]:
                 chosen |= piece == letter
-            found.append(np.flatnonzero(chosen) + first)
-        return np.concatenate(found)
+            places.append(np.flatnonzero(chosen) + first)
+        return np.concatenate(places)
 
     def text(self, start: int, end: int) -> bytes:
         """Return the bytes from one place up to another."""
@@ -147,14 +147,14 @@ class Letters:
     def numbers(self, starts: Places, ends: Places) -> Numbers:
         """Return the numbers that stand at these places, each the nearest one; raises `Odd` if one is none."""
         count = len(starts)
-        found = Numbers(np.empty(count), np.empty(count, dtype=np.int64), np.empty(count, dtype=np.bool_))
+        result = Numbers(np.empty(count), np.empty(count, dtype=np.int64), np.empty(count, dtype=np.bool_))
         with np.errstate(over="ignore"):
             for first in range(0, count, _CELLS):
                 some = slice(first, first + _CELLS)
-                self._read(starts[some], ends[some], found, first)
-        return found
+                self._read(starts[some], ends[some], result, first)
+        return result
 
-    def _read(self, starts: Places, ends: Places, found: Numbers, first: int) -> None:
+    def _read(self, starts: Places, ends: Places, numbers: Numbers, first: int) -> None:
         some = slice(first, first + len(starts))
         marked, minus = self.octets[ends - 1] == _INTEGER, self.octets[starts] == _MINUS
         stops = ends - marked
@@ -175,28 +175,28 @@ class Letters:
             whole[far] += _value(high) * 100_000_000
         floats = whole / _TENS[np.maximum(decimals, 0)]  # both are exact, so that the quotient is the nearest number
         fine &= marked | (whole <= EXACT)
-        found.floats[some] = np.negative(floats, out=floats, where=minus)
-        found.integers[some] = np.negative(whole, out=whole, where=minus)
-        found.is_integer[some] = marked
+        numbers.floats[some] = np.negative(floats, out=floats, where=minus)
+        numbers.integers[some] = np.negative(whole, out=whole, where=minus)
+        numbers.is_integer[some] = marked
         if len(rest := np.flatnonzero(~fine)):
-            self._read_one_by_one(starts, ends, marked, rest, found, first)
+            self._read_one_by_one(starts, ends, marked, rest, numbers, first)
 
     def _read_one_by_one(
-        self, starts: Places, ends: Places, marked: NDArray[np.bool_], rest: Places, found: Numbers, first: int
+        self, starts: Places, ends: Places, marked: NDArray[np.bool_], rest: Places, numbers: Numbers, first: int
     ) -> None:
         """Read numbers with an exponent, more than 15 digits or other forms that Python knows."""
         try:
             whole = rest[marked[rest]]
             texts = self._texts(starts[whole], ends[whole] - 1)
-            found.integers[first + whole] = np.array([*map(int, texts)], dtype=np.int64)
-            found.floats[first + whole] = found.integers[first + whole]
+            numbers.integers[first + whole] = np.array([*map(int, texts)], dtype=np.int64)
+            numbers.floats[first + whole] = numbers.integers[first + whole]
             broken = rest[~marked[rest]]
             floats = np.array([*map(float, self._texts(starts[broken], ends[broken]))])
         except (ValueError, OverflowError):
             raise Odd from None
         if not np.isfinite(floats).all():
             raise Odd
-        found.floats[first + broken] = floats
+        numbers.floats[first + broken] = floats
 
     def _texts(self, starts: Places, ends: Places) -> Iterator[bytes]:
         data = self.data
@@ -207,7 +207,7 @@ class Letters:
         minus = self.octets[starts] == _MINUS
         lengths = ends - starts - minus
         fine = (lengths > 0) & (lengths <= 18 + 1)
-        found = np.zeros(len(starts), dtype=np.int64)
+        values = np.zeros(len(starts), dtype=np.int64)
         with np.errstate(over="ignore"):
             for offset, scale in ((0, 1), (8, 10**8), (16, 10**16)):
                 words = (self._words[ends - 8 - offset] ^ _ZEROS) & _LAST[np.clip(lengths - offset, 0, 8)]
@@ -215,11 +215,11 @@ class Letters:
                 value = _value(words)
                 if offset == 16:
                     fine &= value < 922  # 2**63 is 922 and 16 more digits
-                found += value * scale
-        np.negative(found, out=found, where=minus)
+                values += value * scale
+        np.negative(values, out=values, where=minus)
         if len(rest := np.flatnonzero(~fine)):
             try:
-                found[rest] = np.array([*map(int, self._texts(starts[rest], ends[rest]))], dtype=np.int64)
+                values[rest] = np.array([*map(int, self._texts(starts[rest], ends[rest]))], dtype=np.int64)
             except (ValueError, OverflowError):
                 raise Odd from None
-        return found
+        return values

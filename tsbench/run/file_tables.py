@@ -130,7 +130,7 @@ class Tables:
             own = {tag: text for tag, text in tags.items() if tag not in self.shared}
             known = self._known.get(name)
             if known is None:
-                others = _names(found for other, found in new.values() if other == name)
+                others = _names(known_names for other, known_names in new.values() if other == name)
                 own_tags = tuple(tag for tag in others if tag not in self.shared)
                 known = self._known[name] = _Known(Measurement(name, self.shared, (), own_tags))
             if unknown := [tag for tag in own if tag not in known.measurement.own_tags]:
@@ -241,8 +241,8 @@ def _parsed(texts: Sequence[bytes], kinds: Mapping[str, Kind], rows: Sequence[in
 def _parsed_head(head: bytes) -> tuple[str, dict[str, str]]:
     """Return the measurement and the tags of a line's first part; without `=` in one of them that has no name."""
     name, *pairs = re.split(rb"(?<!\\),", head)
-    found = [re.split(rb"(?<!\\)=", pair, maxsplit=1) for pair in pairs]
-    return unescaped(name), {unescaped(pair[0]) if pair[1:] else "": unescaped(pair[-1]) for pair in found}
+    tags = [re.split(rb"(?<!\\)=", pair, maxsplit=1) for pair in pairs]
+    return unescaped(name), {unescaped(pair[0]) if pair[1:] else "": unescaped(pair[-1]) for pair in tags}
 
 
 def _names(of: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
@@ -262,9 +262,9 @@ def _column(tokens: list[bytes], kind: Kind, name: str, rows: Sequence[int]) -> 
             if all(token.endswith(b"i") for token in tokens):
                 return np.array([int(token[:-1]) for token in tokens], dtype=np.int64)
         else:
-            found = np.array([*map(float, tokens)])
-            if np.isfinite(found).all():
-                return found
+            values = np.array([*map(float, tokens)])
+            if np.isfinite(values).all():
+                return values
     except (ValueError, OverflowError):
         pass
     for i, token in zip(rows, tokens, strict=True):

@@ -51,9 +51,9 @@ class Keeper(Part):
     def process(self) -> psutil.Process | None:
         """Return the process; None if it has ended."""
         with suppress(psutil.NoSuchProcess):
-            found = psutil.Process(self.pid)
-            if found.create_time() == self.started_s and found.status() != psutil.STATUS_ZOMBIE:
-                return found
+            running = psutil.Process(self.pid)
+            if running.create_time() == self.started_s and running.status() != psutil.STATUS_ZOMBIE:
+                return running
         return None
 
 

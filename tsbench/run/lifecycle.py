@@ -230,23 +230,25 @@ def _carry_out(
             parts.group.lift()  # the checks' own load is not measured: under a cap they took four times as long
         progress.time("figures")
         with recorded():
-            found = measured(run, spec)
-        found += Findings(death=_death(parts))
+            observed = measured(run, spec)
+        observed += Findings(death=_death(parts))
         heading = preparation.heading(run, spec, target, schema)
         heading |= {"load": loaded, "caps": server_limits.figures(parts.group), "cold": cold}
         heading |= {} if standing is None else standing.found(run, loaded)
 
-        if not found.death:
+        if not observed.death:
             progress.phase("check")
-            found += examine(
+            observed += examine(
                 *(run, spec, target, schema, server.endpoint),
                 loaded_points=loaded.points,
                 directory_bytes=server.size,
                 progress=progress,
                 earlier=() if standing is None else standing.data.runs,
             )
-            found = Findings(death=_death(parts, within_s=0.1)) + found  # it may die under the checks' own queries
-        summary = assessment.conclude(run, spec, heading, found, progress)
+            observed = (
+                Findings(death=_death(parts, within_s=0.1)) + observed
+            )  # it may die under the checks' own queries
+        summary = assessment.conclude(run, spec, heading, observed, progress)
         if standing is not None:
             standing.end(run, loaded, summary)
         return summary
@@ -321,11 +323,11 @@ def salvage(run: RunDir, spec: Job, reason: str, phases: Phases | None = None, *
     about = assessment.heading(spec, spec.target.schema_ or "")
     broken_off = Findings(checks={"run": Verdict(None, reason)}, death=death)
     try:
-        found = broken_off + measured(run, spec)
+        notes = broken_off + measured(run, spec)
     except Exception:  # noqa: BLE001 - nothing was measured yet, or the files are not whole
-        found = broken_off
+        notes = broken_off
     try:
-        return assessment.conclude(run, spec, about, found, phases)
+        return assessment.conclude(run, spec, about, notes, phases)
     except (Broken, OSError):  # the disk is full: only the directory's other files remain
         return Summary(**about, validity=Validity.of(broken_off.checks), gates=(server_deaths(death),))
 

@@ -173,9 +173,9 @@ class _Tables:
             self.note(tables.measurements)
             cleanup.note_made(self.run, self.spec, session)
 
-    def note(self, found: Sequence[Measurement]) -> None:
+    def note(self, measurements: Sequence[Measurement]) -> None:
         """Write the measurements into the specification, for whoever cleans up."""
-        self.spec = self.spec.with_measurements(found)
+        self.spec = self.spec.with_measurements(measurements)
         self.run.write_json("spec.json", self.spec.model_dump(mode="json", by_alias=True))
 
     def _run(self, commands: Sequence[Command]) -> None:
@@ -254,9 +254,9 @@ class FileSource:
         except Exception as error:  # noqa: BLE001 - raised by `__next__`, also the end
             self._failure = error
 
-    def _sent_as_they_are(self, lines: Lines, found: dict[str, int], values: int) -> list[Piece]:
-        for name in found.keys() - self.names.keys():
-            fields = LINE.fullmatch(lines.split()[found[name]])
+    def _sent_as_they_are(self, lines: Lines, firsts: dict[str, int], values: int) -> list[Piece]:
+        for name in firsts.keys() - self.names.keys():
+            fields = LINE.fullmatch(lines.split()[firsts[name]])
             self.names[name] = unescaped(re.split(rb"(?<!\\)=", fields[2], maxsplit=1)[0]) if fields else ""
         encode = partial(self._schema.encode_lines, lines.data, lines.count)
         return [Piece(encode, lines.count, values, partial(self._explained, lines), lines.first)]
@@ -265,13 +265,13 @@ class FileSource:
         """Return what to do about lines that the database refuses: the part before the first one that is none."""
         if not isinstance(error, OpError) or error.cause not in {"data", "partial write"}:
             return None, error
-        before, found = good_part(lines)
-        if found is None:
+        before, problem = good_part(lines)
+        if problem is None:
             last = lines.first + lines.count - 1
             return None, OpError(error.outcome, error.cause, f"lines {lines.first:,} to {last:,}: {error}")
         values = _contents(before)[1] if before.count else 0
         encode = partial(self._schema.encode_lines, before.data, before.count)
-        return Piece(encode, before.count, values, number=lines.first), found
+        return Piece(encode, before.count, values, number=lines.first), problem
 
     def _parsed(self, lines: Lines | Points) -> list[Piece]:
         try:

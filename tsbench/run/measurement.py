@@ -172,7 +172,7 @@ def _ended_s(processes: Processes) -> int:
 
 def _tails(spec: Job, figures: Measured, totals: Mapping[str, OpTotals], bursts: float) -> dict[str, Tail]:
     """Return the ops beyond the limits of gates on percentiles, by the gates' texts; `totals` are by op and by kind."""
-    found = {}
+    tails = {}
     for gate in spec.demands:
         of, time = gate.of or "", gate.time or spec.drive.time
         op, percent = figures.of_kind(of) or figures.ops.get(of), gate.percent or 0
@@ -181,8 +181,8 @@ def _tails(spec: Job, figures: Measured, totals: Mapping[str, OpTotals], bursts:
         latency = latency_of(op, time, gate.figure)
         in_doubt = latency is not None and (latency.is_interval or latency.is_open_ended or bursts)
         certain_ns = gate.limit * (BURST_REACH if bursts else 1.0)
-        found[gate.text] = totals[of].tail(time, percent, gate.limit, certain_ns=certain_ns if in_doubt else None)
-    return found
+        tails[gate.text] = totals[of].tail(time, percent, gate.limit, certain_ns=certain_ns if in_doubt else None)
+    return tails
 
 
 def _disk_read_bytes(run: RunDir) -> int | None:
@@ -240,8 +240,8 @@ def steadiness_with_counters(
     """
     if per_second is None:
         return {}
-    found = steadiness_by_kind(per_second, kinds, end_s=end_s, unsent=unsent)
-    if any(steady.stalls for steady in found.values()) and run.has("counters.parquet"):
+    steadiness = steadiness_by_kind(per_second, kinds, end_s=end_s, unsent=unsent)
+    if any(steady.stalls for steady in steadiness.values()) and run.has("counters.parquet"):
         import polars as pl  # noqa: PLC0415 - load workers do without
 
         from tsbench.results.tables import read_frame  # noqa: PLC0415
@@ -249,13 +249,13 @@ def steadiness_with_counters(
         counters, panels = read_frame(run / "counters.parquet", COUNTER_COLUMNS), read_panels(run)
         done = dict(per_second.group_by("second").agg(pl.col("done").sum()).iter_rows())
         usual = float(np.median([*done.values()])) or 1.0
-        for kind, steady in found.items():
+        for kind, steady in steadiness.items():
             seconds = [(stall.start_s, stall.start_s + stall.length_s - 1) for stall in steady.stalls]
             caught_up = [max(done.get(s, 0) for s in range(first, last + 3)) / usual for first, last in seconds]
             high = counters_in_stalls(counters, panels, seconds, None if unsent is None else caught_up)
             stalls = (replace(stall, counters=rises) for stall, rises in zip(steady.stalls, high, strict=True))
-            found[kind] = replace(steady, stalls=tuple(stalls))
-    return found
+            steadiness[kind] = replace(steady, stalls=tuple(stalls))
+    return steadiness
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,10 +294,10 @@ def _on_the_wire(everything: OpTotals, profile: LoadProfile, duration_s: float) 
     arrival and think time said.
     """
     per_s = everything.done / duration_s
-    found = {"in_flight": per_s * everything.service.mean_ns / NS_PER_S}
+    figures = {"in_flight": per_s * everything.service.mean_ns / NS_PER_S}
     if not profile.scheduled:
-        found["in_time_per_s"] = per_s * (1 + profile.unsent_share)
-    return found
+        figures["in_time_per_s"] = per_s * (1 + profile.unsent_share)
+    return figures
 
 
 def _load_profile(spec: Job, processes: Processes, everything: OpTotals, schedule: Schedule | None) -> LoadProfile:
@@ -337,7 +337,7 @@ def _some_ended(everything: OpTotals, processes: Processes) -> Verdict:
 
 
 def _failures(processes: Processes) -> dict[str, int]:
-    found = Counter[str]()
+    failures = Counter[str]()
     for report in processes.reports:
-        found.update(report.failures)
-    return ErrorTexts(found).most_common()
+        failures.update(report.failures)
+    return ErrorTexts(failures).most_common()

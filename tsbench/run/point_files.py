@@ -228,12 +228,12 @@ def read_lines(blocks: Iterator[bytes], count: int, limit: int | None = None) ->
 
 def why_no_line(line: bytes) -> str:
     """Return why a line is not line protocol with a time; "" if it is."""
-    found = LINE.fullmatch(line)
-    if found is None:
+    match = LINE.fullmatch(line)
+    if match is None:
         return "it is not `measurement,tags fields time`"
-    if not _HEAD.fullmatch(found[1]):
+    if not _HEAD.fullmatch(match[1]):
         return "its measurement and tags are not `name,tag=text,...`"
-    return "" if _FIELDS.fullmatch(found[2]) else "its fields are not `name=number,...`"
+    return "" if _FIELDS.fullmatch(match[2]) else "its fields are not `name=number,...`"
 
 
 def not_a_line(lines: Lines, index: int, why: str) -> Broken:
@@ -261,11 +261,11 @@ def _joined(kept: Sequence[bytes], of: Lines) -> Lines:
 
 def matched(lines: Lines) -> list[bytes]:
     """Return the three parts of every line, of which some have escapes."""
-    found = (LINE.fullmatch(line) for line in lines.split())
-    return [part for one in found if one is not None for part in one.groups()]
+    matches = (LINE.fullmatch(line) for line in lines.split())
+    return [part for one in matches if one is not None for part in one.groups()]
 
 
 def unescaped(text: bytes) -> str:
     """Return a name or a tag without the escapes of line protocol."""
-    found = text.decode(errors="replace")
-    return re.sub(r"\\([ ,=])", r"\1", found) if "\\" in found else found
+    plain = text.decode(errors="replace")
+    return re.sub(r"\\([ ,=])", r"\1", plain) if "\\" in plain else plain

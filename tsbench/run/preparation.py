@@ -153,7 +153,7 @@ def manifest_of_host(drivers: Sequence[str]) -> Manifest:
         governor=_read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         load_average=os.getloadavg(),
     )
-    found = Manifest(
+    manifest = Manifest(
         world_version=WORLD_VERSION,
         tsbench={"version": __version__, "git": _git()},
         host=host,
@@ -163,17 +163,17 @@ def manifest_of_host(drivers: Sequence[str]) -> Manifest:
             source=_read("/sys/devices/system/clocksource/clocksource0/current_clocksource"), utc_s=time.time()
         ),
     )
-    return found.with_warnings(_warnings_of(host))
+    return manifest.with_warnings(_warnings_of(host))
 
 
 def _warnings_of(host: Host) -> list[str]:
     """Return the properties of a host that make results unreliable, one sentence each."""
-    found = []
+    warnings = []
     if host.load_average[0] > 0.5 * (host.cores or 1):
-        found.append(f"the host was busy before the run (load average {host.load_average[0]:.1f})")
+        warnings.append(f"the host was busy before the run (load average {host.load_average[0]:.1f})")
     if host.governor not in {"", "performance"}:
-        found.append(f"the CPU frequency governor is {host.governor}, so speeds vary; set it to performance")
-    return found
+        warnings.append(f"the CPU frequency governor is {host.governor}, so speeds vary; set it to performance")
+    return warnings
 
 
 def _git() -> str:

@@ -80,17 +80,17 @@ class Processes:
     @property
     def firsts(self) -> dict[str, FirstOp]:
         """The first op of each name of a cold run, over all processes."""
-        found = [item for report in self.reports for item in report.firsts.items()]
-        found.sort(key=lambda item: item[1].began_ns, reverse=True)  # of several the last remains, which began first
-        return dict(sorted(dict(found).items()))
+        items = [item for report in self.reports for item in report.firsts.items()]
+        items.sort(key=lambda item: item[1].began_ns, reverse=True)  # of several the last remains, which began first
+        return dict(sorted(dict(items).items()))
 
     @property
     def unconnected(self) -> Counter[str]:
         """Users without a session, by reason."""
-        found = Counter[str]()
+        counts = Counter[str]()
         for report in self.reports:
-            found.update(report.unconnected)
-        return found
+            counts.update(report.unconnected)
+        return counts
 
     @property
     def answers(self) -> int:

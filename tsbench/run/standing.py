@@ -194,10 +194,10 @@ class Standing:
         if (manifest := Manifest.read(run)) is not None:
             manifest.model_copy(update={"created": self.data.created}).write(run)
         if (before := self.data.stored) is not None:
-            found = count_stored(session, schema, measurements)
-            if found > before or (found < before and not expires):
+            stored = count_stored(session, schema, measurements)
+            if stored > before or (stored < before and not expires):
                 when = f"when {self.data.runs[-1].cell_id} had ended there were {before:,}"
-                raise Broken(f"{found:,} points are stored, but {when}: somebody else changed the data meanwhile")
+                raise Broken(f"{stored:,} points are stored, but {when}: somebody else changed the data meanwhile")
         return self.data.loaded
 
     def found(self, run: RunDir, loaded: Load) -> dict[str, Any]:

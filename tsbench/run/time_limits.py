@@ -177,9 +177,9 @@ def _more(key: Key, limit_s: float) -> str:
 def _brief(statement: Command) -> str:
     """Return a statement on one line, shortened in its list of columns and at its end, so that it names the table."""
     text = " ".join(statement.text.split())
-    columns, found, rest = text.partition(" FROM ")
-    if found and len(columns) > 60:
-        text = f"{columns[:57]}...{found}{rest}"
+    columns, source, rest = text.partition(" FROM ")
+    if source and len(columns) > 60:
+        text = f"{columns[:57]}...{source}{rest}"
     return text if len(text) <= 160 else f"{text[:157]}..."
 
 

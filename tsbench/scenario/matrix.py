@@ -61,12 +61,12 @@ def combinations(matrix: object) -> Iterator[dict[str, Any]]:
     UserMistake
         As `axes`, and if the matrix has more than `MAX_CELLS` cells.
     """
-    found = list(axes(matrix))
-    count = math.prod(map(len, found))
+    axes_of = list(axes(matrix))
+    count = math.prod(map(len, axes_of))
     if count > MAX_CELLS:
         text = f"{count:,} combinations are more runs than the {MAX_CELLS:,} that a result set may have"
         raise UserMistake(f"matrix: {text}; take some values out")
-    yield from map(dict, itertools.product(*found))
+    yield from map(dict, itertools.product(*axes_of))
 
 
 def choose(document: dict[str, Any], key: str, value: Any) -> None:
@@ -211,10 +211,10 @@ def put(document: dict[str, Any], key: str, value: Any) -> None:
 
 def value_at(document: Mapping[str, Any], key: str) -> Any:
     """Return the value of a dotted key, None if it is missing."""
-    found: Any = document
+    value: Any = document
     for part in key.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    return found
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
 
 
 def copied(value: Any) -> Any:

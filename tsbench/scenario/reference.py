@@ -76,8 +76,8 @@ def _document(lists: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
     document = RunSpec.model_json_schema()
     models: list[type[BaseModel]] = [FileKeys, *lists.values()]
     for model in models:
-        found = model.model_json_schema()
-        document["$defs"] |= {**found.pop("$defs", {}), model.__name__: found}
+        schema = model.model_json_schema()
+        document["$defs"] |= {**schema.pop("$defs", {}), model.__name__: schema}
     whole = document["$defs"].pop(FileKeys.__name__)
     tables = {
         key: {"type": "array", "items": {"$ref": f"#/$defs/{model.__name__}"}, "default": []}

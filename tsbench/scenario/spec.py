@@ -101,10 +101,10 @@ class FileSpec(Job):
             for name, kinds in self.file.fields.items()
         )
 
-    def with_measurements(self, found: Sequence[Measurement]) -> FileSpec:
+    def with_measurements(self, measurements: Sequence[Measurement]) -> FileSpec:
         """Return the specification with the measurements that the file turned out to have."""
-        tags = {m.name: (m.tags, m.own_tags) for m in found}
-        fields = {m.name: {one.name: one.kind for one in m.fields} for m in found}
+        tags = {m.name: (m.tags, m.own_tags) for m in measurements}
+        fields = {m.name: {one.name: one.kind for one in m.fields} for m in measurements}
         return self.model_copy(update={"file": self.file.model_copy(update={"tags": tags, "fields": fields})})
 
 
@@ -239,10 +239,10 @@ class Scenario:
             raise UserMistake(f"--set short: write --set {matrix.SHORT}, or leave it out")
         if odd := odd_text(document):
             raise UserMistake(f"{path}: {odd}")
-        found = cls(path, document)
+        scenario = cls(path, document)
         if wanted:
-            found.name, found.only = f"{found.name}-short", short.get("only", [])
-        return found
+            scenario.name, scenario.only = f"{scenario.name}-short", short.get("only", [])
+        return scenario
 
     def demand(self, gates: Sequence[str]) -> None:
         """Add gates to the file's own."""
@@ -266,14 +266,14 @@ class Scenario:
         if len(cells) * self.repeat > matrix.MAX_CELLS:
             most = matrix.MAX_CELLS // len(cells)
             raise UserMistake(f"{self.path}: repeat: {len(cells)} cells can be repeated up to {most} times")
-        found: list[RunSpec] = []
+        specs: list[RunSpec] = []
         for number in range(1, self.repeat + 1):
             of_round = [_in_round(cell, number) for cell in cells]
             if self.search is not None:  # which takes them in an order of its own
-                found += of_round
+                specs += of_round
                 continue
-            found += sorted(of_round, key=lambda cell: sha256(f"{cell.world.seed} {cell.id}".encode()).digest())
-        return found
+            specs += sorted(of_round, key=lambda cell: sha256(f"{cell.world.seed} {cell.id}".encode()).digest())
+        return specs
 
     def expand(self) -> list[RunSpec]:
         """Return one RunSpec per cell of the matrix (a single one without a matrix), with distinct ids.
@@ -362,10 +362,10 @@ def select(cells: Sequence[RunSpec], only: Sequence[str]) -> list[RunSpec]:
     ids = [cell.id for cell in cells]
     named: set[str] = set()
     for pattern in only:
-        found = {pattern} & {*ids} or {*fnmatch.filter(ids, pattern)} or {name for name in ids if pattern in name}
-        if not found:
+        ids_of = {pattern} & {*ids} or {*fnmatch.filter(ids, pattern)} or {name for name in ids if pattern in name}
+        if not ids_of:
             raise UserMistake(f"--only {pattern}: no such cell; there are {listed(ids)}")
-        named |= found
+        named |= ids_of
     return [cell for cell in cells if not only or cell.id in named]
 
 

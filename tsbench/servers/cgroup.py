@@ -108,21 +108,21 @@ class Group:
 
     def counters(self) -> Mapping[str, float]:
         """Return the kernel's counters since the group was made, of the capped controllers only."""
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         if "cpu" in self._paths:
-            found |= self._cpu_counters()
+            values |= self._cpu_counters()
         if "memory" in self._paths:
-            found |= self._memory_counters()
-        return found
+            values |= self._memory_counters()
+        return values
 
     def _cpu_counters(self) -> dict[str, float]:
         stat = _table(self._paths["cpu"] / "cpu.stat")
-        found: dict[str, float] = {key: stat.get(key, 0) for key in ("nr_periods", "nr_throttled")}
+        counters: dict[str, float] = {key: stat.get(key, 0) for key in ("nr_periods", "nr_throttled")}
         if self._versions["cpu"] == 1:
-            found["throttled_s"] = stat.get("throttled_time", 0) / 1e9
+            counters["throttled_s"] = stat.get("throttled_time", 0) / 1e9
             usage = self._paths.get("cpuacct")
-            return found | ({"cpu_s": _number(usage / "cpuacct.usage") / 1e9} if usage else {})
-        return found | {"throttled_s": stat.get("throttled_usec", 0) / 1e6, "cpu_s": stat.get("usage_usec", 0) / 1e6}
+            return counters | ({"cpu_s": _number(usage / "cpuacct.usage") / 1e9} if usage else {})
+        return counters | {"throttled_s": stat.get("throttled_usec", 0) / 1e6, "cpu_s": stat.get("usage_usec", 0) / 1e6}
 
     def _memory_counters(self) -> dict[str, float]:
         path = self._paths["memory"]
@@ -241,17 +241,17 @@ def entries(group: Group | None) -> Iterator[list[int]]:
 
 def _places(caps: Caps, proc: Path) -> dict[str, _Place]:
     mounts, own = _mounts(proc / "self" / "mountinfo"), _memberships(proc / "self" / "cgroup")
-    found: dict[str, _Place] = {}
+    places: dict[str, _Place] = {}
     for controller in caps.controllers:
         place = _first_version(controller, mounts, own) or _second_version(caps.controllers, mounts, own)
         if place is None:
             text = f"this system has no control group for {controller} that tsbench may use; {_CURE}"
             raise UserMistake(f"[server] {text}")
-        found[controller] = place
-    if "cpu" in found and found["cpu"].version == 1:  # cgroup v1 counts CPU time in a controller of its own
+        places[controller] = place
+    if "cpu" in places and places["cpu"].version == 1:  # cgroup v1 counts CPU time in a controller of its own
         accounting = _first_version("cpuacct", mounts, own)
-        found |= {"cpuacct": accounting} if accounting is not None else {}
-    return found
+        places |= {"cpuacct": accounting} if accounting is not None else {}
+    return places
 
 
 def _first_version(controller: str, mounts: Mapping[str, tuple[str, Path]], own: Mapping[str, str]) -> _Place | None:
@@ -285,17 +285,17 @@ def _below(mount: tuple[str, Path], path: str) -> Path:
 
 def _mounts(mountinfo: Path) -> dict[str, tuple[str, Path]]:
     """Return root and mount point of each hierarchy, by controller; cgroup v2's under an empty name."""
-    found: dict[str, tuple[str, Path]] = {}
+    mounts: dict[str, tuple[str, Path]] = {}
     for line in _read(mountinfo).splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = [*after.split(), "", "", ""][:3]
         place = (before.split()[3], Path(before.split()[4]))
         if kind == "cgroup2":
-            found.setdefault("", place)
+            mounts.setdefault("", place)
         elif kind == "cgroup":
             for option in options.split(","):
-                found.setdefault(option, place)
-    return found
+                mounts.setdefault(option, place)
+    return mounts
 
 
 def _memberships(cgroup: Path) -> dict[str, str]:

@@ -68,8 +68,8 @@ class Cluster(Server, Generic[N]):
         return any(node.alive() for node in self._nodes) and all(one.alive() or one.is_away for one in self._whole)
 
     def ended(self) -> str:
-        found = {name: server.ended() for name, server in self.parts().items()}
-        return ", ".join(f"{name} {how}" for name, how in found.items() if how)
+        endings = {name: server.ended() for name, server in self.parts().items()}
+        return ", ".join(f"{name} {how}" for name, how in endings.items() if how)
 
     def pids(self) -> Sequence[int]:
         return [pid for server in self._whole for pid in server.pids()]

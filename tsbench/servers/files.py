@@ -53,14 +53,14 @@ def evict(directory: Path) -> Residency:
     tsbench.errors.Broken
         If a file cannot be opened, or pages remain.
     """
-    found = [*files(directory)]
-    before = [resident_pages(path) for path in found]
-    pages = sum(-(-path.stat().st_size // mmap.PAGESIZE) for path in found)
+    paths = [*files(directory)]
+    before = [resident_pages(path) for path in paths]
+    pages = sum(-(-path.stat().st_size // mmap.PAGESIZE) for path in paths)
     for attempt in range(_ATTEMPTS):  # the kernel keeps a page that something else uses just then
-        for path in found:
+        for path in paths:
             _evict_file(path)
         is_whole = _drop_caches()
-        if not (left := sum(map(resident_pages, found))):
+        if not (left := sum(map(resident_pages, paths))):
             return Residency(pages, sum(before), 0, is_whole)
         time.sleep(0.1 * attempt)
     why = f"{left} of {pages} pages of {directory} remain in the page cache; is it a file system in memory?"
@@ -113,21 +113,21 @@ def resident_pages(path: Path) -> int:
 
 
 def _resident(mapped: mmap.mmap, length: int) -> int:
-    found = (ctypes.c_ubyte * -(-length // mmap.PAGESIZE))()
+    pages = (ctypes.c_ubyte * -(-length // mmap.PAGESIZE))()
     view = ctypes.c_char.from_buffer(mapped)
     try:
-        status = _LIBC.mincore(ctypes.c_void_p(ctypes.addressof(view)), ctypes.c_size_t(length), found)
+        status = _LIBC.mincore(ctypes.c_void_p(ctypes.addressof(view)), ctypes.c_size_t(length), pages)
     finally:
         del view  # a mapping that is looked at cannot be closed
     if status:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return bytes(found).count(1)
+    return bytes(pages).count(1)
 
 
 def files(directory: Path) -> Iterator[Path]:
     """Yield every regular file below a directory; links are not followed, except the directory itself."""
-    for parent, _, found in os.walk(directory):
-        for name in found:
+    for parent, _, paths in os.walk(directory):
+        for name in paths:
             path = Path(parent, name)
             if path.is_file() and not path.is_symlink():
                 yield path

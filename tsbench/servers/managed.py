@@ -144,9 +144,9 @@ class ManagedServer(Server, ABC):
         if (how := self.ended()) and "SIGKILL" in how:
             text = "its next start would repair its files, and so read them into the page cache before the first query"
             raise Broken(f"the server did not stop in order for the cold start ({how}): {text}; run the cell again")
-        found = evict(self.data)
+        residency = evict(self.data)
         self.start()
-        return found
+        return residency
 
     def alive(self) -> bool:
         return self._process is not None and self._process.alive()

@@ -164,10 +164,10 @@ class ServerProcess:
     def tail(self, lines: int = 1) -> str:
         """Return the last non-empty lines of the log."""
         try:
-            found = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
+            said = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
         except OSError:
-            found = []
-        return "\n".join(found[-lines:]) or "its log is empty"
+            said = []
+        return "\n".join(said[-lines:]) or "its log is empty"
 
     def _last_words(self) -> str:
         return telling_line(self.tail(100))

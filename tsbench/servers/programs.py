@@ -17,8 +17,8 @@ def cached_program(name: str) -> Path | None:
     cache = Path(os.environ.get("TSBENCH_SERVERS") or Path.home() / ".cache" / "tsbench-servers") / "bin"
     if (cache / name).is_dir():
         return cache / name
-    found = shutil.which(name, path=str(cache)) or shutil.which(name) or shutil.which(name, path="/usr/sbin")
-    return Path(found) if found else None
+    program = shutil.which(name, path=str(cache)) or shutil.which(name) or shutil.which(name, path="/usr/sbin")
+    return Path(program) if program else None
 
 
 def install_line(*names: str) -> str:

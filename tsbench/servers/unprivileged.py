@@ -41,8 +41,8 @@ def _account() -> pwd.struct_passwd | None:
 
 def credentials() -> dict[str, Any]:
     """Return the arguments of `subprocess.run` that change to the servers' user."""
-    found = _account()
-    return {} if found is None else {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
+    account = _account()
+    return {} if account is None else {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
@@ -133,8 +133,8 @@ def _origin(where: Path) -> Path:
 def package_directory(name: str) -> Path | None:
     """Return the directory of an installed package without importing it; None if it is not installed."""
     spec = find_spec(name)
-    found = spec.submodule_search_locations if spec is not None else None
-    return Path(found[0]) if found else None
+    directory = spec.submodule_search_locations if spec is not None else None
+    return Path(directory[0]) if directory else None
 
 
 def readable(top: Path, parts: Sequence[str], name: str) -> Path:
@@ -166,12 +166,12 @@ def _files(path: Path) -> Iterator[Path]:
 @cache
 def _digest(top: Path, names: tuple[str, ...]) -> str:
     """Return a digest of the files' content: the 31 MB of PostgreSQL take about 0.1 s, once per process."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in names:
-        found.update(os.fsencode(name) + b"\0")
+        digest.update(os.fsencode(name) + b"\0")
         with (top / name).open("rb") as file:
-            found.update(hashlib.file_digest(file, "sha256").digest())
-    return found.hexdigest()[:16]
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]
 
 
 def _complete(copy: Path, files: Mapping[str, Path]) -> bool:

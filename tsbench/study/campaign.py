@@ -118,8 +118,8 @@ def run_scenario(
     results = prepare(asked, cells, out, resume)
     created(results)
     standing = standing_on(loaded, cells, results, keep=keep)
-    found = campaign(asked, cells, results, progress_of, reports=reports and not lacking(), standing=standing)
-    return Ran(results, found, asked.knee, asked.search is not None, standing)
+    summaries = campaign(asked, cells, results, progress_of, reports=reports and not lacking(), standing=standing)
+    return Ran(results, summaries, asked.knee, asked.search is not None, standing)
 
 
 def planned(

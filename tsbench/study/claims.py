@@ -162,13 +162,13 @@ class Figure(Part):
 
     def value(self, cell: str) -> float | None:
         """Return the published figure in the unit of the measurement (ns for a time); None without one."""
-        found = self.published[cell]
-        if found == "":
+        published = self.published[cell]
+        if published == "":
             return None
         is_time = gates.parse_figure(self.figure).is_latency
-        if is_time != isinstance(found, str):
+        if is_time != isinstance(published, str):
             raise ValueError(f"published.{cell}: must be " + ('a time such as "9ms"' if is_time else "a number"))
-        return float(parse_duration_ns(found)) if isinstance(found, str) else float(found)
+        return float(parse_duration_ns(published)) if isinstance(published, str) else float(published)
 
 
 TABLES: dict[str, type[Part]] = {"claim": Claim, "figure": Figure}

@@ -36,13 +36,13 @@ def in_groups(path: Path, cells: Sequence[RunSpec], *, keep_order: bool) -> list
         if reason := _unfit(cell):
             raise UserMistake(f"{path}: reuse: {cell.id}: {reason}")
         groups.setdefault(_key(cell), []).append(cell)
-    found: list[RunSpec] = []
+    specs: list[RunSpec] = []
     for group in groups.values():
         block = _common_block(path, group)
         start = {"world": group[0].world, "block": block}
         of_group = group if keep_order else sorted(group, key=_drawn)
-        found += [cell.model_copy(update=start) for cell in of_group]
-    return found
+        specs += [cell.model_copy(update=start) for cell in of_group]
+    return specs
 
 
 def for_kept(cells: Sequence[RunSpec], loaded: Path | None, *, keep: bool) -> list[RunSpec]:
@@ -62,18 +62,18 @@ def for_kept(cells: Sequence[RunSpec], loaded: Path | None, *, keep: bool) -> li
     kept = read_kept(loaded)
     spec = kept.spec()
     same = {"start": spec.world.start}
-    found = []
+    specs = []
     for cell in cells:
         world = cell.world.model_copy(update=same) if cell.relative_start and spec.relative_start else cell.world
         place = {"world": world, "block": spec.block_points, "load": spec.load}
         if why := first_difference(cell.model_copy(update={"world": world}), spec, OWN):
             raise UserMistake(f"--loaded {loaded}: {cell.id} needs other data: {why}")
-        found.append(cell.model_copy(update=place))
+        specs.append(cell.model_copy(update=place))
     target = registry.get(spec.target.name)
     runs, schema = kept.run_dirs, schema_of(spec, target)
     if why := changed_since(runs, spec, target, schema, kept.endpoint, kept.stored):
         raise UserMistake(f"--loaded {loaded}: its data are not as {runs[-1].cell_id} left them: {why}")
-    return found
+    return specs
 
 
 def standing_on(loaded: Path | None, cells: Sequence[RunSpec], results: Path, *, keep: bool) -> Standing:

@@ -68,11 +68,12 @@ def walk(search: SearchPart, most: int, runs: Runs) -> Place | End:
         reason = f"{name} was raised to its limit of {axis.values[-1]:,}"
         for value in axis.values[1:]:
             raised = (*place[:number], value, *place[number + 1 :])
-            found = compared(runs.get(place, ()), runs.get(raised, ()), search.gain, most)
-            if isinstance(found, int):
-                return (place, raised)[found]
-            if found is None or found.ratio <= 1 + search.gain:
-                reason = f"{name}={value} {f'gains {found.text}' if found is not None else 'could not be compared'}"
+            comparison = compared(runs.get(place, ()), runs.get(raised, ()), search.gain, most)
+            if isinstance(comparison, int):
+                return (place, raised)[comparison]
+            if comparison is None or comparison.ratio <= 1 + search.gain:
+                gained = f"gains {comparison.text}" if comparison is not None else "could not be compared"
+                reason = f"{name}={value} {gained}"
                 break
             place = raised
         reasons.append(reason)
@@ -92,9 +93,9 @@ def compared(here: Sequence[float], there: Sequence[float], gain: float, most: i
     for side in (0, 1):
         if not good[side]:
             return side if len(sides[side]) < most else None
-    found, limit = _gain(*good), 1 + gain
-    is_sure = found.least > limit or found.most <= limit
-    return found if is_sure or len(sides[fewer]) >= most else fewer
+    verdict, limit = _gain(*good), 1 + gain
+    is_sure = verdict.least > limit or verdict.most <= limit
+    return verdict if is_sure or len(sides[fewer]) >= most else fewer
 
 
 def _gain(here: Sequence[float], there: Sequence[float]) -> Gain:
@@ -119,11 +120,11 @@ def grouped(search: SearchPart, cells: Sequence[RunSpec]) -> dict[str, dict[Plac
     UserMistake
         If a search lacks steps, of which nobody knows before whether it needs them.
     """
-    found = _by_step(search, cells, lambda cell: cell.target.name)
+    by_target = _by_step(search, cells, lambda cell: cell.target.name)
     steps = math.prod(len(axis.values) for axis in search.axes)
-    if lacking := next((name for name, of in found.items() if len(of) < steps), None):
+    if lacking := next((name for name, of in by_target.items() if len(of) < steps), None):
         raise UserMistake(f"--only: a search chooses its steps itself; name the whole search {lacking}")
-    return found
+    return by_target
 
 
 def in_turn(search: SearchPart, most: int, cells: Sequence[RunSpec], summaries: Sequence[Summary]) -> Iterator[RunSpec]:
@@ -144,7 +145,7 @@ def most_runs(search: SearchPart, searches: int, most: int) -> int:
 
 def searched(search: SearchPart, most: int, summaries: Sequence[Summary]) -> list[Searched]:
     """Return where each search ended; those that have not are left out."""
-    found = []
+    results = []
     for name, ran in _by_step(search, summaries, lambda one: one.target).items():
         figures = _figures(search, ran)
         if isinstance(end := walk(search, most, figures), End):
@@ -152,7 +153,7 @@ def searched(search: SearchPart, most: int, summaries: Sequence[Summary]) -> lis
             middle = float(np.median(values)) if values else None
             text = gates.figure_text(search.figure, middle) if middle is not None else "without a figure"
             keys = dict(zip(search.values, end.place, strict=True))
-            found.append(
+            results.append(
                 Searched(
                     name=name,
                     keys=keys,
@@ -163,7 +164,7 @@ def searched(search: SearchPart, most: int, summaries: Sequence[Summary]) -> lis
                     of=search.figure,
                 )
             )
-    return found
+    return results
 
 
 def _figures(search: SearchPart, ran: Mapping[Place, Sequence[Summary]]) -> dict[Place, list[float]]:
@@ -178,9 +179,9 @@ def _figure(search: SearchPart, summary: Summary) -> float:
 
 def _by_step(search: SearchPart, runs: Sequence[R], target_of: Callable[[R], str]) -> dict[str, dict[Place, list[R]]]:
     """Return runs in their order by the name of their search and by step."""
-    found: dict[str, dict[Place, list[R]]] = {}
+    cells_of: dict[str, dict[Place, list[R]]] = {}
     for run in runs:
         own = {key: text for key, text in run.labels.items() if key not in {*search.values, "round"}}
         name, place = slug_of(own, {"name": target_of(run)}), tuple(int(run.labels[axis.key]) for axis in search.axes)
-        found.setdefault(name, {}).setdefault(place, []).append(run)
-    return found
+        cells_of.setdefault(name, {}).setdefault(place, []).append(run)
+    return cells_of

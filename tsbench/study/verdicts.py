@@ -58,24 +58,24 @@ def shown_figures(figures: Sequence[Figure], runs: Mapping[str, Sequence[Summary
 def _shown(figure: str, runs: Sequence[Summary]) -> str:
     if not runs:
         return "not run"
-    found, why = _believed(figure, runs)
-    if not found:
+    ends, why = _believed(figure, runs)
+    if not ends:
         return why
-    text = gates.figure_text(figure, *_median(found))
+    text = gates.figure_text(figure, *_median(ends))
     if len(runs) == 1:
         return text
-    whole = gates.figure_text(figure, min(least for least, _ in found), max(most for _, most in found))
-    return f"{text} (median of {len(found)}, {whole})"
+    whole = gates.figure_text(figure, min(least for least, _ in ends), max(most for _, most in ends))
+    return f"{text} (median of {len(ends)}, {whole})"
 
 
 def _believed(figure: str, runs: Sequence[Summary]) -> tuple[list[Ends], str]:
     """Return the ends of the figures of the runs that have one that can be compared, and why one has not, else ""."""
-    found = [gates.believed_figure(figure, run) for run in runs]
-    return [ends for ends, _ in found if ends is not None], next((why for _, why in found if why), "")
+    all_ends = [gates.believed_figure(figure, run) for run in runs]
+    return [ends for ends, _ in all_ends if ends is not None], next((why for _, why in all_ends if why), "")
 
 
-def _median(found: Sequence[Ends]) -> Ends:
-    least, most = (median(ends) for ends in zip(*found, strict=True))
+def _median(all_ends: Sequence[Ends]) -> Ends:
+    least, most = (median(ends) for ends in zip(*all_ends, strict=True))
     return least, most
 
 
@@ -121,7 +121,7 @@ def _verdict(claim: Claim, runs: Mapping[str, Sequence[Summary]]) -> ClaimVerdic
 
 def _amount_found(claim: Claim, runs: Mapping[str, Sequence[Summary]]) -> ClaimVerdict:
     """Judge a ratio, a value or a growth: whether all that it can be lies within the claim's limits, or beyond them."""
-    found: list[Ends] = []
+    amounts: list[Ends] = []
     doubts = []
     for cell in claim.cells:
         figure = claim.over_figure if cell == claim.over and claim.over_figure else claim.figure or ""
@@ -129,24 +129,24 @@ def _amount_found(claim: Claim, runs: Mapping[str, Sequence[Summary]]) -> ClaimV
         if not of_runs:
             return ClaimVerdict("not judged", reason=f"{cell}: {why}")
         ends = _median(of_runs)
-        found.append(ends)
+        amounts.append(ends)
         if ends[0] != ends[1]:
             doubts.append(f"{cell}: {figure} is only known to be {gates.figure_text(figure, *ends)}")
-    if claim.kind != "value" and min(least for least, _ in found) <= 0:
-        shown = " and ".join(gates.figure_text(claim.figure or "", *ends) for ends in found)
+    if claim.kind != "value" and min(least for least, _ in amounts) <= 0:
+        shown = " and ".join(gates.figure_text(claim.figure or "", *ends) for ends in amounts)
         return ClaimVerdict("not judged", shown, "there is no ratio to 0")
     if claim.kind == "value":
-        return _within(claim, found[0], doubts)
+        return _within(claim, amounts[0], doubts)
     if claim.kind == "growth":
-        return _within(claim, _growth([*claim.rungs.values()], found), doubts)
-    first, last = found[0], found[-1]
+        return _within(claim, _growth([*claim.rungs.values()], amounts), doubts)
+    first, last = amounts[0], amounts[-1]
     return _within(claim, (first[0] / last[1], first[1] / last[0]) if claim.kind == "ratio" else first, doubts)
 
 
-def _growth(loads: Sequence[float], found: Sequence[Ends]) -> Ends:
+def _growth(loads: Sequence[float], all_ends: Sequence[Ends]) -> Ends:
     """Return the least and the most by which a figure can grow per doubling: the slope of a line through logarithms."""
     along = np.log2(loads) - np.log2(loads).mean()
-    ends = np.log2(found) * (along / (along**2).sum())[:, None]
+    ends = np.log2(all_ends) * (along / (along**2).sum())[:, None]
     least, most = (float(np.exp2(np.nansum(pick(ends, axis=1)))) for pick in (np.min, np.max))
     return least, most
 
@@ -191,11 +191,11 @@ def _break(claim: Claim, runs: Mapping[str, Sequence[Summary]]) -> ClaimVerdict:
             break
     else:
         possible.append(None)
-    found = {_in_range(claim, load) for load in possible}
+    verdicts = {_in_range(claim, load) for load in possible}
     measured = "; ".join(texts[-2:])
-    if found == {True, False}:
+    if verdicts == {True, False}:
         return ClaimVerdict("not judged", measured, f"it is not known at which load it broke ({'; '.join(unknown)})")
-    return ClaimVerdict("reproduced" if found == {True} else "not reproduced", measured)
+    return ClaimVerdict("reproduced" if verdicts == {True} else "not reproduced", measured)
 
 
 def _judged(gate: gates.Gate, runs: Sequence[Summary]) -> tuple[str, str]:

@@ -210,24 +210,24 @@ class Plan:
         return {name: value for name, value in asdict(self).items() if name != "text"}
 
 
-def nodes(found: object, *without: str) -> Iterator[Mapping[str, Any]]:
+def nodes(content: object, *without: str) -> Iterator[Mapping[str, Any]]:
     """Yield all mappings in a nested answer, except those `without`, by the names of what contains them."""
-    if isinstance(found, Mapping):
-        yield found
-        for name, value in found.items():
+    if isinstance(content, Mapping):
+        yield content
+        for name, value in content.items():
             if name not in without:
                 yield from nodes(value, *without)
-    elif isinstance(found, list | tuple):
-        for value in found:
+    elif isinstance(content, list | tuple):
+        for value in content:
             yield from nodes(value, *without)
 
 
 def grouped(accesses: Iterable[tuple[str, str]]) -> str:
     """Return ways to the data as one line, each with its first table or index and the number of others."""
-    found: dict[str, dict[str, None]] = {}
+    groups: dict[str, dict[str, None]] = {}
     for kind, name in accesses:
-        found.setdefault(kind, {})[name] = None
-    texts = [(f"{kind} {next(iter(names))}".strip(), len(names) - 1) for kind, names in found.items()]
+        groups.setdefault(kind, {})[name] = None
+    texts = [(f"{kind} {next(iter(names))}".strip(), len(names) - 1) for kind, names in groups.items()]
     return ", ".join(f"{text} and {more:,} more" if more else text for text, more in texts)
 
 
@@ -330,5 +330,5 @@ class Session(Protocol):
 
 def others_text(values: Mapping[str, Any]) -> str | None:
     """Return the text of the column `model.OTHERS` for other tags and fields; those without a value do not count."""
-    found = {name: value for name, value in sorted(values.items()) if value is not None and value != ""}
-    return json.dumps(found, default=str, ensure_ascii=False) if found else None
+    fields = {name: value for name, value in sorted(values.items()) if value is not None and value != ""}
+    return json.dumps(fields, default=str, ensure_ascii=False) if fields else None

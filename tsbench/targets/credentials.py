@@ -127,12 +127,12 @@ def secret_for(host: str, variable: str, option: str) -> str | None:
     tsbench.errors.UserMistake
         If other machines can reach it and no secret is set, or if the secret's file cannot be read.
     """
-    found = read(variable)
-    if found is None and not is_loopback(host):
+    secret = read(variable)
+    if secret is None and not is_loopback(host):
         where = f"{host} is" if host not in {"", "*"} else "all interfaces are"
         text = f"{where} open to other machines; set {variable} (or {variable}_FILE), or use 127.0.0.1"
         raise UserMistake(f"{option}: {text}")
-    return found
+    return secret
 
 
 # --- texts that must hold no secret -----------------------------------------------------------------------------------

@@ -48,11 +48,11 @@ def check_text(endpoint: str) -> str:
     if len(endpoint) > _MOST:
         raise UserMistake(f"{shown}: the endpoint has {len(endpoint):,} characters; at most {_MOST:,} are taken")
     try:
-        found = _CONTROL.search(unquote_to_bytes(endpoint))
+        match = _CONTROL.search(unquote_to_bytes(endpoint))
     except UnicodeEncodeError:
         raise UserMistake(f"{shown}: the endpoint is not text in UTF-8; write other characters as %XX") from None
-    if found:
-        raise UserMistake(f"{shown}: the endpoint holds the control character %{found[0][0]:02X}; take it out")
+    if match:
+        raise UserMistake(f"{shown}: the endpoint holds the control character %{match[0][0]:02X}; take it out")
     for name, value in parse_qsl(endpoint.partition("?")[2]):
         if _is_fifo(value):  # a driver would wait in it, without any time limit
             raise UserMistake(f"{shown}: {name}={shortened(value, 200)} is a FIFO; name a file")
@@ -201,30 +201,30 @@ def product_at(host: str, port: int) -> str:
     deadline = time.monotonic() + _LOOK_S
     for request in (_HTTP, _SSL_REQUEST, _HELLO):
         try:
-            found = _first_bytes(host, port, request, deadline)
+            first = _first_bytes(host, port, request, deadline)
         except (OSError, UnicodeError):  # nobody listens; and such a name
             return ""
-        if not found:
+        if not first:
             continue
         declared = [(greeting, server_of(target)) for target in TARGETS.values() for greeting in target.greetings]
         for pattern, product in (*declared, *_OTHERS):  # all targets are imported only where somebody answered
-            if re.match(pattern, found, re.DOTALL):
+            if re.match(pattern, first, re.DOTALL):
                 return product
     return ""
 
 
 def _first_bytes(host: str, port: int, request: bytes, deadline: float) -> bytes:
     """Return what a server sends by itself, or else to a request; b"" if that is nothing. Raises OSError."""
-    found = bytearray()
+    received = bytearray()
     until = min(deadline, time.monotonic() + _ANSWER_S)
     with socket.create_connection((host, port), max(0.01, until - time.monotonic())) as opened, suppress(OSError):
         opened.settimeout(_ANSWER_S / 3)
         with suppress(TimeoutError):
             return opened.recv(_LONGEST)
         opened.sendall(request)
-        while len(found) < _LONGEST and (left_s := until - time.monotonic()) > 0:
+        while len(received) < _LONGEST and (left_s := until - time.monotonic()) > 0:
             opened.settimeout(left_s)
             if not (more := opened.recv(_LONGEST)):
                 break
-            found += more
-    return bytes(found)
+            received += more
+    return bytes(received)

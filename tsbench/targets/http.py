@@ -57,17 +57,17 @@ H = TypeVar("H", bound=HttpEndpoint)
 
 def parse(url: str, target: Target, kind: type[H]) -> H:
     """Parse an endpoint, whose path may have slashes around it."""
-    found = endpoint.parse(url, target, kind)
+    parts = endpoint.parse(url, target, kind)
     path = unquote(urlsplit(url).path.strip("/"))
     if "/" in path:
-        raise unsent(found, f"/{path.rpartition('/')[0]} before the database")
-    return replace(found, path=path)
+        raise unsent(parts, f"/{path.rpartition('/')[0]} before the database")
+    return replace(parts, path=path)
 
 
-def unsent(found: HttpEndpoint, path: str) -> UserMistake:
+def unsent(endpoint: HttpEndpoint, path: str) -> UserMistake:
     """Return the error for an endpoint with a path that no request would have."""
     text = f"the path {path} is not sent on; give the server's own host and port"
-    return UserMistake(f"'{found.shown}': {text}: {found.target.form}")
+    return UserMistake(f"'{endpoint.shown}': {text}: {endpoint.target.form}")
 
 
 class LineSchema(Schema):

@@ -129,12 +129,12 @@ def connect(of: Endpoint, *_: object, **__: object) -> NullSession:
 
 def parse(url: str, target: Target) -> Endpoint:
     """Parse an endpoint whose options are durations."""
-    found = endpoint.parse(url, target, Endpoint, hosts="")
+    parts = endpoint.parse(url, target, Endpoint, hosts="")
     try:
-        _behaviour(found)
+        _behaviour(parts)
     except ValueError as error:
         raise UserMistake(f"{shortened(url)}: {error}") from None
-    return found
+    return parts
 
 
 def _behaviour(of: Endpoint) -> _Behaviour:

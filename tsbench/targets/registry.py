@@ -24,8 +24,8 @@ class _Targets(Mapping[str, "Target"]):
         self._places = places
 
     def __getitem__(self, name: str) -> Target:
-        found: Target = resolve_name(self._places[name])
-        return found
+        target: Target = resolve_name(self._places[name])
+        return target
 
     def __contains__(self, name: object) -> bool:
         return name in self._places  # without the import that the mapping's own test would do

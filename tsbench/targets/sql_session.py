@@ -36,12 +36,12 @@ def inventory(fetch: Fetch, like_ours: str, measurements: Sequence[Measurement],
     if not series or not tags:
         return Inventory(tables)
     columns = ("id", *tags, OTHERS)
-    of, found = fetch('SELECT * FROM "tags"')
-    return Inventory(tables, Rows(columns, stored_records(found, of, columns)))
+    of, tables_all = fetch('SELECT * FROM "tags"')
+    return Inventory(tables, Rows(columns, stored_records(tables_all, of, columns)))
 
 
 def stored_records(
-    found: Sequence[tuple[Any, ...]], of: Sequence[str], columns: tuple[str, ...]
+    rows: Sequence[tuple[Any, ...]], of: Sequence[str], columns: tuple[str, ...]
 ) -> list[tuple[Any, ...]]:
     """Return the rows of a `Stored` under its columns; `of` names those of the answer."""
     at = of.index(TAGS_FOLLOW) if TAGS_FOLLOW in of else len(of)
@@ -53,9 +53,9 @@ def stored_records(
     others = [(name, i) for i, name in enumerate(of) if i not in ours]
     if not others and all(name in places for name in columns[:-1]):
         known = itemgetter(*(places[name] for name in columns[:-1]))
-        if own_at is None or not any(row[own_at] for row in found):
-            return [(*known(row), None) for row in found]
-    return [_stored_record(row, columns, places, own_at, others) for row in found]
+        if own_at is None or not any(row[own_at] for row in rows):
+            return [(*known(row), None) for row in rows]
+    return [_stored_record(row, columns, places, own_at, others) for row in rows]
 
 
 def _stored_record(
@@ -172,13 +172,13 @@ class FileSession(OpSession[Any]):
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         with self._op():
-            names, found = self._fetch(statement.text, statement.params)
-        return Rows(columns, stored_records(found, names, columns) if columns[-1] == OTHERS else found)
+            names, rows = self._fetch(statement.text, statement.params)
+        return Rows(columns, stored_records(rows, names, columns) if columns[-1] == OTHERS else rows)
 
     def _fetch(self, text: str, params: Sequence[Any] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
         cursor = self._connection.execute(text, params)
-        found = cursor.fetchall()
-        return [column[0] for column in cursor.description or ()], found
+        rows = cursor.fetchall()
+        return [column[0] for column in cursor.description or ()], rows
 
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
         """Return the tables, and the file, which holds them and whatever others made in it."""

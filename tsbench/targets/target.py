@@ -118,8 +118,8 @@ class Endpoint:
     @property
     def nodes(self) -> tuple[tuple[str, int], ...]:
         """Host and port of each of several nodes, which the option `nodes` has; empty for a single one."""
-        found = (one.rpartition(":") for one in self.options.get("nodes", "").split(",") if one)
-        return tuple((host, int(port)) for host, _, port in found)
+        pairs = (one.rpartition(":") for one in self.options.get("nodes", "").split(",") if one)
+        return tuple((host, int(port)) for host, _, port in pairs)
 
     @property
     def delivers_later(self) -> bool:
@@ -218,12 +218,12 @@ class Target:
         tsbench.errors.UserMistake
             If a setting does not exist, or is tsbench's own.
         """
-        found: Server
+        server: Server
         if nodes > 1:
-            found = resolve_name(self.cluster)(directory, settings or {}, group, nodes=nodes, replicas=replicas)
+            server = resolve_name(self.cluster)(directory, settings or {}, group, nodes=nodes, replicas=replicas)
         else:
-            found = resolve_name(self.server)(directory, settings or {}, group)
-        return found
+            server = resolve_name(self.server)(directory, settings or {}, group)
+        return server
 
     def parse(self, endpoint: str) -> Endpoint:
         """Parse an endpoint; nothing is connected or opened.
@@ -233,8 +233,8 @@ class Target:
         tsbench.errors.UserMistake
             If the endpoint is malformed: one line with the cure.
         """
-        found: Endpoint = resolve_name(self.parser)(endpoint, self)
-        return found
+        parts: Endpoint = resolve_name(self.parser)(endpoint, self)
+        return parts
 
     def connect(
         self,

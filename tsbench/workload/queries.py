@@ -285,8 +285,8 @@ def analysis_columns(name: str) -> tuple[str, ...] | None:
     build = QUERIES[name].build if name in QUERIES else None
     if not isinstance(build, partial) or build.func is not _analysis:
         return None
-    found: tuple[str, ...] = build.keywords["columns"]
-    return found
+    columns: tuple[str, ...] = build.keywords["columns"]
+    return columns
 
 
 def fit(name: str, world: World, loaded: Window) -> None:

@@ -57,17 +57,17 @@ def parse_head(line: bytes) -> tuple[dict[str, Any], int]:
         If it is the first line of something else.
     """
     try:
-        found = orjson.loads(line)
+        head = orjson.loads(line)
     except orjson.JSONDecodeError:
-        found = None
-    if not isinstance(found, dict) or found.get("tsbench") != "queries" or not isinstance(found.get("world"), dict):
+        head = None
+    if not isinstance(head, dict) or head.get("tsbench") != "queries" or not isinstance(head.get("world"), dict):
         raise ValueError("this is no file of `tsbench queries`")
-    if found.get("format") != FORMAT:
-        raise ValueError(f"its format is {found.get('format')!r}, not {FORMAT}; make it with this version")
-    window_ns = found.get("window_ns")
+    if head.get("format") != FORMAT:
+        raise ValueError(f"its format is {head.get('format')!r}, not {FORMAT}; make it with this version")
+    window_ns = head.get("window_ns")
     if type(window_ns) is not int or not 0 < window_ns < _NS:
         raise ValueError("its window_ns is no number above 0")
-    return found["world"], window_ns
+    return head["world"], window_ns
 
 
 def made(kinds: Sequence[str], count: int, world: World, loaded: Window, seed: int) -> Iterator[bytes]:
@@ -110,32 +110,32 @@ class Parser:
         ValueError
             If the line is none; the text says why.
         """
-        found = orjson.loads(line)
+        content = orjson.loads(line)
         try:
-            kind, name, of = found.pop("type"), found.pop("query"), self._measurements[found["measurement"]]
-            found["measurement"] = of
+            kind, name, of = content.pop("type"), content.pop("query"), self._measurements[content["measurement"]]
+            content["measurement"] = of
             make, needed = _MAKERS[name]
-            if found.keys() != needed or type(kind) is not str:
+            if content.keys() != needed or type(kind) is not str:
                 raise ValueError(f"it needs {', '.join(sorted(needed))}")
             if name == Analysis.__name__:
-                found["columns"] = _columns_of(found["name"], found["columns"])
+                content["columns"] = _columns_of(content["name"], content["columns"])
             else:
-                listed = tuple(found["fields"])
+                listed = tuple(content["fields"])
                 fields = self._fields.get((of.name, listed))
-                found["fields"] = self._known_fields(of, listed) if fields is None else fields
-            if "window" in found:
-                start_ns, end_ns = found["window"]
+                content["fields"] = self._known_fields(of, listed) if fields is None else fields
+            if "window" in content:
+                start_ns, end_ns = content["window"]
                 _expect_whole(start_ns, end_ns)
-                found["window"] = Window(start_ns, end_ns)
-            if (keys := found.get("keys")) is not None:
-                found["keys"] = tuple(keys)
+                content["window"] = Window(start_ns, end_ns)
+            if (keys := content.get("keys")) is not None:
+                content["keys"] = tuple(keys)
                 if not all(type(key) is str for key in keys):
                     raise ValueError("keys are no texts")
-            for rest in found.keys() - _CHECKED:
-                _CHECKS[rest](found[rest])
+            for rest in content.keys() - _CHECKED:
+                _CHECKS[rest](content[rest])
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"it is no query of this world ({error})") from None
-        return Asked(kind, number, make(**found))
+        return Asked(kind, number, make(**content))
 
     def _known_fields(self, of: Measurement, names: tuple[Any, ...]) -> tuple[str, ...]:
         unknown = [name for name in names if name not in of.field_names]

@@ -94,8 +94,8 @@ class World:
         for at, name in enumerate(names):
             codes = self._shared[name]
             lacks = (drawn >= at) & (drawn < at + 1)
-            found = np.where(lacks, len(codes.values), codes.codes).astype(np.int32)
-            self._shared[name] = Codes(found, (*codes.values, ""))
+            codes_of = np.where(lacks, len(codes.values), codes.codes).astype(np.int32)
+            self._shared[name] = Codes(codes_of, (*codes.values, ""))
 
     @property
     def key(self) -> str | None:

@@ -26,15 +26,15 @@ def asked_queries(
 
     Tasks that Locust would leave out for their tags are left out here, too.
     """
-    found: dict[str, str] = {}
+    queries: dict[str, str] = {}
     for name, task in (each for user in users for each in _tasks(user, user.__name__)):
         own: set[str] = getattr(task, "locust_tag_set", set())
         if (not tags or own & {*tags}) and not own & {*exclude_tags}:
             for call in _calls(task, "query"):
                 given = [*call.args, *(keyword.value for keyword in call.keywords)]
                 texts = [each.value for each in given if isinstance(each, ast.Constant)]
-                found |= {text: found.get(text, name) for text in texts if isinstance(text, str)}
-    return found
+                queries |= {text: queries.get(text, name) for text in texts if isinstance(text, str)}
+    return queries
 
 
 def may_write(users: Iterable[type[Any]]) -> bool:

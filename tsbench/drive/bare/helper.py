@@ -156,10 +156,10 @@ class HelperProcess:
                     return None
                 if "phase" in message:
                     self._progressed(message["phase"], message["reached"], message["total"])
-                if found := message.get("ready"):
-                    self._ready = Ready(found["endpoint"], Path(found["directory"]), tuple(found["server"]))
-                if found := message.get("done"):
-                    self._ended = _ended(self._spec, found)
+                if ready := message.get("ready"):
+                    self._ready = Ready(ready["endpoint"], Path(ready["directory"]), tuple(ready["server"]))
+                if ready := message.get("done"):
+                    self._ended = _ended(self._spec, ready)
                     self._collect()
                 if wanted in message:
                     break
@@ -188,9 +188,9 @@ class HelperProcess:
         return how or "it closed its pipe", last
 
 
-def _ended(spec: RunSpec, found: dict[str, Any]) -> Ended:
-    summary = Summary.model_validate(found["summary"]) if found["summary"] else _nothing(spec, found["error"])
-    return Ended(found["state"], found["error"], Path(found["directory"]), summary, found["users_mistake"])
+def _ended(spec: RunSpec, ending: dict[str, Any]) -> Ended:
+    summary = Summary.model_validate(ending["summary"]) if ending["summary"] else _nothing(spec, ending["error"])
+    return Ended(ending["state"], ending["error"], Path(ending["directory"]), summary, ending["users_mistake"])
 
 
 def _nothing(spec: RunSpec, reason: str) -> Summary:

@@ -152,7 +152,7 @@ def shapes() -> dict[str, TypeAdapter[Any]]:
 
     The first call takes 0.1 s, which a process without workers need not spend.
     """
-    found: dict[str, TypeAdapter[Any]] = {
+    adapters: dict[str, TypeAdapter[Any]] = {
         PONG: TypeAdapter(_Pong),
         READY: TypeAdapter(_Ready),
         RATE: TypeAdapter(_Rate),
@@ -165,9 +165,9 @@ def shapes() -> dict[str, TypeAdapter[Any]]:
         "spawning_complete": TypeAdapter(_Spawned),
         "stats": TypeAdapter(_Report),
     }
-    for shape in found.values():
+    for shape in adapters.values():
         shape.rebuild()
-    return found
+    return adapters
 
 
 def check(kind: object, data: object) -> None:

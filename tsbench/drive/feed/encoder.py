@@ -128,17 +128,17 @@ class Inbox:
     def add(self, piece: bytes) -> list[Frame]:
         """Add a piece and return the frames that are complete now."""
         self._received += piece
-        found, start = [], 0
+        frames, start = [], 0
         while len(self._received) - start >= _HEAD.size:
             length, writes, encode_ns = _HEAD.unpack_from(self._received, start)
             end = start + _HEAD.size + length
             if len(self._received) < end:
                 break
             with memoryview(self._received) as received:
-                found.append(Frame(bytes(received[start + _HEAD.size : end]), writes, encode_ns))
+                frames.append(Frame(bytes(received[start + _HEAD.size : end]), writes, encode_ns))
             start = end
         del self._received[:start]
-        return found
+        return frames
 
 
 # --- encoding ---------------------------------------------------------------------------------------------------------
@@ -153,14 +153,14 @@ class _Block:
         self._payloads = payloads
 
     def take(self, most: int) -> list[Payload]:
-        found: list[Payload] = []
+        payloads: list[Payload] = []
         left = BURST_BYTES
         for payload in islice(self._payloads, most):
-            found.append(payload)
+            payloads.append(payload)
             left -= payload.nbytes
             if left <= 0:
                 break
-        return found
+        return payloads
 
 
 class WriteStreams:

@@ -76,8 +76,8 @@ class _Kind:
     def unpack(self) -> Iterator[Write] | None:
         """Return the writes of the next burst. Each is made when it is taken: making all of them takes longer."""
         if self.following is not None:
-            found, self.following = self.following, None
-            return found
+            writes, self.following = self.following, None
+            return writes
         if not self.bursts:
             return None
         burst: Burst = self.bursts.popleft().message

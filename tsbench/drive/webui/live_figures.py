@@ -310,7 +310,7 @@ class Figures:
     def _observations(self) -> list[SelfObservation]:
         """Return what each process has seen of itself in the last seconds."""
         first, end = self._span()
-        found = []
+        observations = []
         for process, seen in self._own.items():
             own = SelfObservation()
             for second, row in seen.items():
@@ -319,8 +319,8 @@ class Figures:
             for second, (cpu_ns, wall_ns) in self._cpu[process].items():
                 if first <= second < end:
                     own.used(cpu_ns, wall_ns)
-            found.append(own)
-        return found
+            observations.append(own)
+        return observations
 
     def host_since(self, second: float) -> list[Mapping[str, float]]:
         """Return the host's samples after a moment (epoch s)."""

@@ -318,7 +318,7 @@ class WebPage:
     def _live(self) -> Response:
         """Return the changes since the reader's last request."""
         same = request.args.get("test", "") == self.figures.test
-        found = self.figures.since(request.args.get("revision", 0, int) if same else 0, ended=not self._running)
+        live = self.figures.since(request.args.get("revision", 0, int) if same else 0, ended=not self._running)
         verdict, spec = self.figures.verdict, self._spec
         name, why = self.figures.limit(self._users) if self._running else (verdict[0] if verdict else "", "")
         return jsonify(
@@ -328,7 +328,7 @@ class WebPage:
                 "state": self._shown_state,
                 "users": self._users,
                 "start": self.figures.window.start_s,
-                **found,
+                **live,
                 "host": self.figures.host_since(request.args.get("host", 0.0, float) if same else 0.0),
                 "tables": [
                     {"key": t.key, "columns": list(t.columns.items()), "rows": t.rows(self.figures, self._users)}

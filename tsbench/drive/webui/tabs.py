@@ -91,8 +91,8 @@ def host_rows(figures: Figures, users: int) -> list[Row]:
 
 def _host_row(who: str, row: Mapping[str, float], prefix: str, note: str) -> Row:
     def value(name: str, unit: float) -> float | str:
-        found = row.get(prefix + name)
-        return "" if found is None else _digits(found / unit)
+        figure = row.get(prefix + name)
+        return "" if figure is None else _digits(figure / unit)
 
     return {
         "who": who,

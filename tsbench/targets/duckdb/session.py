@@ -115,19 +115,19 @@ class DuckdbSession(FileSession):
 
     @staticmethod
     def cause_of(error: Exception) -> str:
-        found = [cause for words, cause in _BY_TEXT if words in str(error)]
-        return found[0] if found else _CAUSES.get(type(error).__name__, "server")
+        causes = [cause for words, cause in _BY_TEXT if words in str(error)]
+        return causes[0] if causes else _CAUSES.get(type(error).__name__, "server")
 
     def explain(self, statement: Statement) -> Plan:
         text = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}"
         with self._op():
             ((_, answer),) = self._fetch(text, statement.params)[1]
             ((returned,),) = self._fetch(f"SELECT count(*) FROM ({statement.text})", statement.params)[1]  # noqa: S608 - our own text
-        found = json.loads(answer)
-        scans = [node for node in nodes(found) if "rows_scanned" in node]
+        plan = json.loads(answer)
+        scans = [node for node in nodes(plan) if "rows_scanned" in node]
         ways = grouped((str(node.get("type")), str(node.get("extra_info", {}).get("Table", ""))) for node in scans)
         examined = sum(int(node["rows_scanned"]) for node in scans) if scans else None
-        duration_s = found.get("query", {}).get("total_time")
+        duration_s = plan.get("query", {}).get("total_time")
         return Plan(ways, examined, returned, None if duration_s is None else 1e3 * duration_s, answer)
 
     def facts(self) -> Mapping[str, str]:

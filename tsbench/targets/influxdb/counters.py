@@ -105,7 +105,7 @@ def of_vars(page: bytes) -> dict[str, float]:
     ValueError
         If the page has another format.
     """
-    found: dict[str, float] = defaultdict(float)
+    totals: dict[str, float] = defaultdict(float)
     for entry in json.loads(page).values():
         if not isinstance(entry, dict) or entry.get("name") not in VARS_MODULES:
             continue
@@ -113,14 +113,14 @@ def of_vars(page: bytes) -> dict[str, float]:
             continue
         for name, value in entry.get("values", {}).items():
             if isinstance(value, int | float):
-                found[f"{entry['name']}.{name}"] += value
-    return dict(found)
+                totals[f"{entry['name']}.{name}"] += value
+    return dict(totals)
 
 
 def of_metrics(page: bytes) -> dict[str, float]:
     """Return the metrics of 2.x in METRICS, without the buckets of histograms."""
-    found: dict[str, float] = defaultdict(float, _BEFORE_THE_FIRST_COMPACTION)
+    totals: dict[str, float] = defaultdict(float, _BEFORE_THE_FIRST_COMPACTION)
     for match in METRICS.finditer(page):
         if not match[1].endswith(b"_bucket"):
-            found[match[1].decode("ascii")] += float(match[3])
-    return dict(found)
+            totals[match[1].decode("ascii")] += float(match[3])
+    return dict(totals)

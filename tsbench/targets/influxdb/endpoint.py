@@ -34,10 +34,10 @@ class Influx1Endpoint(HttpEndpoint):
 
 def parse(url: str, target: Target) -> Influx1Endpoint:
     """Parse an endpoint."""
-    found = http.parse(url, target, Influx1Endpoint)
-    if not found.path or "/" in found.path:
+    endpoint = http.parse(url, target, Influx1Endpoint)
+    if not endpoint.path or "/" in endpoint.path:
         raise UserMistake(f"'{url}' names no database; write {target.form}")
-    options = found.options
+    options = endpoint.options
     if not options.get("rp", "tsbench").startswith("tsbench"):
         raise UserMistake(f"rp={options['rp']}: tsbench drops its retention policy; its name must begin with tsbench")
     for name in ("retention", "shard"):
@@ -45,4 +45,4 @@ def parse(url: str, target: Target) -> Influx1Endpoint:
             raise UserMistake(f"{name}={options[name]} is no duration of InfluxDB's; write 30d, 12h or inf")
     if options.get("consistency", "one") not in {"any", "one", "quorum", "all"}:
         raise UserMistake(f"consistency={options['consistency']}: there are any, one, quorum and all")
-    return found
+    return endpoint

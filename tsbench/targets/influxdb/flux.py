@@ -118,10 +118,10 @@ def _until(before_ns: int | None) -> str:
 
 def _points(m: Measurement, fields: Sequence[str] | None, keys: Sequence[str] | None) -> list[str]:
     """Return the filters for the points of a query, in forms that the storage engine applies itself; None: all."""
-    found = [f'filter(fn: (r) => r["_measurement"] == {text_literal(m.name)})']
+    filters = [f'filter(fn: (r) => r["_measurement"] == {text_literal(m.name)})']
     if fields is not None:
-        found.append(_any_of("_field", fields))
-    return found if keys is None or m.key is None else [*found, _any_of(m.key, keys)]
+        filters.append(_any_of("_field", fields))
+    return filters if keys is None or m.key is None else [*filters, _any_of(m.key, keys)]
 
 
 def _any_of(column: str, values: Sequence[str]) -> str:
@@ -178,17 +178,17 @@ def records(text: str, columns: tuple[str, ...], of_tags: tuple[str, ...] = ()) 
         If the text is no annotated CSV.
     """
     wanted = ["_time" if name == "time" else name for name in columns]
-    found: list[tuple[Any, ...]] = []
+    records: list[tuple[Any, ...]] = []
     for types, names, rows in _tables(text):
         if "error" in names and "reference" in names:
             raise Failed(rows[0][names.index("error")] if rows else "an error without a text")
         values: _Table = dict(zip(names, zip(types, zip(*rows, strict=True), strict=True), strict=True))
         if OTHERS in columns:
-            found += _stored(values, columns, of_tags)
+            records += _stored(values, columns, of_tags)
             continue
         missing = ("string", ("",) * len(rows))  # a tag that no series of this table has
-        found += zip(*(_typed(*values.get(name, missing)) for name in wanted), strict=True)
-    return found
+        records += zip(*(_typed(*values.get(name, missing)) for name in wanted), strict=True)
+    return records
 
 
 def _stored(table: _Table, columns: tuple[str, ...], of_tags: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
@@ -241,8 +241,8 @@ def _typed(kind: str, values: tuple[Any, ...]) -> Sequence[Any]:
         return values
     if kind.startswith("dateTime"):
         stamps = np.array([value.removesuffix("Z") for value in values], dtype="datetime64[ns]")
-        found: list[int] = stamps.astype(np.int64).tolist()
-        return found
+        times: list[int] = stamps.astype(np.int64).tolist()
+        return times
     of = _NUMBERS.get(kind)
     if of is None:
         raise ValueError(f"a column of type '{kind}'")

@@ -96,13 +96,13 @@ def write_refusal(response: Response, points: int) -> OpError:
     and 2.7). Then nobody knows of the points that the answer does not count.
     """
     error = refusal(response, write=True)
-    found = _DROPPED.search(http.message_of(response))
-    dropped = int(found[2]) if found else 0
-    if found is None or not dropped:  # with dropped=0 lines could not be parsed, and it does not say how many
+    match = _DROPPED.search(http.message_of(response))
+    dropped = int(match[2]) if match else 0
+    if match is None or not dropped:  # with dropped=0 lines could not be parsed, and it does not say how many
         return error
     if dropped >= points:
         return OpError(Outcome.FAILED, "data", str(error))
-    acknowledged = points - dropped if _OF_ALL_SHARDS.search(found[1]) else 0
+    acknowledged = points - dropped if _OF_ALL_SHARDS.search(match[1]) else 0
     return PartialWrite(str(error), acknowledged=acknowledged, refused=dropped)
 
 

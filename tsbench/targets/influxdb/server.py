@@ -76,10 +76,10 @@ class InfluxServer1(LocalHttpServer):
 
     def _program(self) -> Path:
         wanted = [self._version] if self._version else ["1.8", "1.6"]
-        found = next(filter(None, (cached_program(f"influxd-{version}") for version in wanted)), None)
-        if found is None:
+        program = next(filter(None, (cached_program(f"influxd-{version}") for version in wanted)), None)
+        if program is None:
             raise not_installed(f"InfluxDB {' or '.join(wanted)}", f"influxd-{wanted[0]}")
-        return found
+        return program
 
     def _check_settings(self, program: Path) -> None:
         """Verify that the server accepts the settings: it ignores unknown ones, but prints all that it uses."""

@@ -128,14 +128,14 @@ class Influx1Session(HttpSession):
     def facts(self) -> Mapping[str, str]:
         """Return the server's version and configuration, if the login may see them."""
         try:
-            found = self.series("SHOW DIAGNOSTICS")
+            diagnostics = self.series("SHOW DIAGNOSTICS")
         except OpError as error:
             if error.cause != "permission":
                 raise
-            found = []
+            diagnostics = []
         told = {
             f"{series['name']}.{column}": str(value)
-            for series in found
+            for series in diagnostics
             for column, value in zip(series["columns"], series["values"][0], strict=True)
         }
         version = told.get("build.Version") or self._version()
@@ -149,12 +149,12 @@ class Influx1Session(HttpSession):
             [dict(zip(one["columns"], one["values"][0], strict=True)) for one in self._own(module)]
             for module in ("tsm1_filestore", "tsm1_wal")
         )
-        found = {"shards": sum(int(shard["diskBytes"]) for shard in shards), "write-ahead log": 0}
+        parts = {"shards": sum(int(shard["diskBytes"]) for shard in shards), "write-ahead log": 0}
         for log in logs:
             current, old = int(log["currentSegmentDiskBytes"]), int(log["oldSegmentsDiskBytes"])
             # A server that was started again counts the segment that it goes on with among the old ones, too.
-            found["write-ahead log"] += current if old == current else current + old
-        return found
+            parts["write-ahead log"] += current if old == current else current + old
+        return parts
 
     @decoded("InfluxDB")
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
@@ -181,16 +181,16 @@ class Influx1Session(HttpSession):
         if self._place["database"] not in self._column("SHOW DATABASES", "databases"):
             return Inventory()
         names = sorted({*self._column("SHOW MEASUREMENTS ON $database")} - {m.name for m in measurements})
-        found: set[str] = set()
+        with_points: set[str] = set()
         for first in range(0, len(names), _AT_ONCE):
             some = names[first : first + _AT_ONCE]
-            found |= {one["name"] for one in self.series(any_point(some))}
-        return Inventory(tuple(sorted(found)))
+            with_points |= {one["name"] for one in self.series(any_point(some))}
+        return Inventory(tuple(sorted(with_points)))
 
     def _column(self, text: str, series: str = "", *, column: str = "name") -> list[Any]:
         """Return one column of a statement's answer, of the series of that name (default: of all)."""
-        found = [one for one in self.series(self._filled(text)) if series in {"", one.get("name")}]
-        return [row[one["columns"].index(column)] for one in found for row in one.get("values", ())]
+        series_of = [one for one in self.series(self._filled(text)) if series in {"", one.get("name")}]
+        return [row[one["columns"].index(column)] for one in series_of for row in one.get("values", ())]
 
     def _filled(self, text: str) -> str:
         """Return a statement with the names of the database and the policy."""
@@ -215,8 +215,8 @@ class Influx1Session(HttpSession):
 
     def _cached(self, timeout_s: float) -> int:
         """Return the bytes of the policy's caches."""
-        found = self._own("tsm1_cache", timeout_s=timeout_s)
-        return sum(int(one["values"][0][one["columns"].index("memBytes")]) for one in found)
+        series_of = self._own("tsm1_cache", timeout_s=timeout_s)
+        return sum(int(one["values"][0][one["columns"].index("memBytes")]) for one in series_of)
 
     def _own(self, module: str, *, timeout_s: float | None = None) -> Iterator[dict[str, Any]]:
         """Yield the statistics of our policy's shards."""
@@ -248,11 +248,11 @@ class Influx1Session(HttpSession):
 
 def _records(series: dict[str, Any], columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
     """Yield a series' rows under the requested columns; other columns are tags (empty if the series lacks the tag)."""
-    found, values, tags = series["columns"], series["values"], series.get("tags", {})
-    if tuple(found) == columns:
+    records, values, tags = series["columns"], series["values"], series.get("tags", {})
+    if tuple(records) == columns:
         return map(tuple, values)
-    places = [found.index(name) if name in found else None for name in columns]
-    if places[:2] == [0, None] and places[2:] == list(range(1, len(found))):
+    places = [records.index(name) if name in records else None for name in columns]
+    if places[:2] == [0, None] and places[2:] == list(range(1, len(records))):
         tag = tags.get(columns[1], "")
         return ((row[0], tag, *row[1:]) for row in values)
     return (
@@ -265,17 +265,17 @@ def _stored_records(
     series: dict[str, Any], columns: tuple[str, ...], of_tags: tuple[str, ...]
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a series for `Stored`, with all its tags and fields."""
-    found, tags = series["columns"], series.get("tags", {})
+    records, tags = series["columns"], series.get("tags", {})
     own = {name for name in of_tags if name in tags}
-    places = [found.index(name) if name in found and name not in own else None for name in columns[:-1]]
-    others = [(name, place) for place, name in enumerate(found) if place not in places]
+    places = [records.index(name) if name in records and name not in own else None for name in columns[:-1]]
+    others = [(name, place) for place, name in enumerate(records) if place not in places]
     other_tags = {name: value for name, value in tags.items() if name not in own}
     rows = series["values"]
     texts: Iterable[str | None] = repeat(None)
     if others or other_tags:
         texts = (others_text({**other_tags, **{name: row[place] for name, place in others}}) for row in rows)
     # By columns: a Python step for every value of the rows that are read back took a third of the time of all checks.
-    values = list(zip(*rows, strict=True)) or [()] * len(found)
+    values = list(zip(*rows, strict=True)) or [()] * len(records)
     chosen: list[Iterable[Any]] = [
         repeat(tags.get(name) or None) if place is None else values[place]
         for name, place in zip(columns[:-1], places, strict=True)

@@ -109,15 +109,15 @@ class Influx2Session(HttpSession):
                 raise
             text = self._flux(flux.with_tags_renamed(statement.text))
         try:
-            found = flux.records(text, columns, statement.params)
+            records = flux.records(text, columns, statement.params)
         except flux.Failed as error:
             outcome, cause = http_api.meaning(400, str(error), write=False)
             raise OpError(outcome, cause, f"InfluxDB: {error}") from error
         except ValueError as error:
             raise OpError(Outcome.UNKNOWN, "protocol", f"InfluxDB: no annotated CSV: {error}") from error
-        if not found and "time" not in columns:  # Flux has no row for a count of zero
-            found = [(0,) * len(columns)]
-        return Rows(columns, found)
+        if not records and "time" not in columns:  # Flux has no row for a count of zero
+            records = [(0,) * len(columns)]
+        return Rows(columns, records)
 
     @decoded("InfluxDB")
     def facts(self) -> Mapping[str, str]:
@@ -199,8 +199,8 @@ class Influx2Session(HttpSession):
 
     def _busy(self, timeout_s: float) -> float:
         """Return the number of compactions that are active or queued."""
-        found = counters.of_metrics(self._page(timeout_s))
-        return found["storage_compactions_active"] + found["storage_compactions_queued"]
+        metrics = counters.of_metrics(self._page(timeout_s))
+        return metrics["storage_compactions_active"] + metrics["storage_compactions_queued"]
 
     def _cached(self, timeout_s: float) -> float:
         """Return the bytes of the bucket's caches."""
@@ -231,8 +231,8 @@ def _token(of: HttpEndpoint) -> str | None:
     """Return the token in the endpoint's file, else the environment's if it may be sent to this endpoint."""
     if file := of.options.get("token_file"):
         return credentials.read_file("the endpoint's token_file", file).strip()
-    found = http.environment_secret(of)
-    return None if found is None else found.strip()
+    secret = http.environment_secret(of)
+    return None if secret is None else secret.strip()
 
 
 connect = http.opener(Influx2Session, login="token", secret=_token)
@@ -240,13 +240,13 @@ connect = http.opener(Influx2Session, login="token", secret=_token)
 
 def parse(url: str, target: Target) -> HttpEndpoint:
     """Parse an endpoint."""
-    found = http.parse(url, target, HttpEndpoint)
-    missing = [name for name in ("org", "bucket") if not found.options.get(name)]
-    if found.path:
-        raise http.unsent(found, f"/{found.path}")
-    if missing or found.user:
+    endpoint = http.parse(url, target, HttpEndpoint)
+    missing = [name for name in ("org", "bucket") if not endpoint.options.get(name)]
+    if endpoint.path:
+        raise http.unsent(endpoint, f"/{endpoint.path}")
+    if missing or endpoint.user:
         raise UserMistake(f"'{url.rpartition('@')[2]}' is not an InfluxDB 2 endpoint; write {target.form}")
-    return found
+    return endpoint
 
 
 @contextmanager

@@ -117,8 +117,8 @@ def await_server(client: pymongo.MongoClient[dict[str, Any]], timeout_s: float) 
 
 
 def _other_product(host: str, port: int | None) -> str:
-    found = "" if port is None else product_at(host, port)  # without a port it is a Unix socket
-    return "" if found == "a MongoDB server" else found
+    product = "" if port is None else product_at(host, port)  # without a port it is a Unix socket
+    return "" if product == "a MongoDB server" else product
 
 
 @contextmanager

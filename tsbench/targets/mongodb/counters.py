@@ -61,10 +61,10 @@ def of(status: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _flat(found: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
+def _flat(values: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
     """Return all numbers of a document by their dotted names."""
     flat: list[tuple[str, Any]] = []
-    for name, value in found.items():
+    for name, value in values.items():
         if isinstance(value, Mapping):
             flat += _flat(value, f"{prefix}{name}.")
         elif isinstance(value, int | float) and not isinstance(value, bool):

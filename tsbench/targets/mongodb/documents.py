@@ -54,11 +54,11 @@ class Documents:
         m = self.query.measurement
         names = ("_id", *([TAGS] if m.tags else []), TIME, *m.field_names)
         types = self._types({"_id": "ObjectId", TIME: "date", **({TAGS: "document"} if m.tags else {})})
-        found = []
+        records = []
         for document, others in _decoded(raw):
             odd = {**others, **self._odd(document, names, types)}
-            found.append(self._row(_time_ns(document.get(TIME)), document, document, odd))
-        return found
+            records.append(self._row(_time_ns(document.get(TIME)), document, document, odd))
+        return records
 
     def _types(self, more: Mapping[str, str]) -> dict[str, str]:
         return {**more, **{field.name: _FIELD_TYPES[field.kind] for field in self.query.measurement.fields}}
@@ -114,14 +114,14 @@ class ValueDocuments(Documents):
             else:
                 odd = {**odd, VALUE: f"{_shown(value)} of {_shown(field)}"}
             tagged.setdefault(place, (document, {}))[1].update(odd)
-        found = []
+        records = []
         for place, (document, others) in tagged.items():
             fields = points[place]
             of_rows = zip_longest(*(fields[name] for name in m.field_names)) if fields else [()]
             for number, values in enumerate(of_rows):
                 named = dict(zip(m.field_names, values, strict=False))
-                found.append(self._row(place[0], document, named, {} if number else others))
-        return found
+                records.append(self._row(place[0], document, named, {} if number else others))
+        return records
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +129,8 @@ class HourDocuments(Documents):
     """The reader of one document per series and hour; a point's time is that of its place."""
 
     def rows(self, raw: Iterable[bytes]) -> list[Record]:
-        found = (row for document, others in _decoded(raw) for row in self._hour(document, others))
-        return list(islice(found, self.query.limit))
+        records = (row for document, others in _decoded(raw) for row in self._hour(document, others))
+        return list(islice(records, self.query.limit))
 
     def _hour(self, document: dict[str, Any], others: dict[str, str]) -> Iterator[Record]:
         m, one = self.query.measurement, document.get("_id")

@@ -42,13 +42,13 @@ class MongodbEndpoint(Endpoint):
 
     def timeseries(self, *, has_tags: bool) -> dict[str, Any]:
         """Return the options of a time-series collection."""
-        found: dict[str, Any] = {"timeField": "time", **({"metaField": "tags"} if has_tags else {})}
+        options: dict[str, Any] = {"timeField": "time", **({"metaField": "tags"} if has_tags else {})}
         if "granularity" in self.options:
-            found["granularity"] = self.options["granularity"]
+            options["granularity"] = self.options["granularity"]
         if "bucketMaxSpanSeconds" in self.options:
             span = int(self.options["bucketMaxSpanSeconds"])
-            found |= {"bucketMaxSpanSeconds": span, "bucketRoundingSeconds": span}
-        return found
+            options |= {"bucketMaxSpanSeconds": span, "bucketRoundingSeconds": span}
+        return options
 
     @property
     def expire_after_s(self) -> int | None:

@@ -41,13 +41,13 @@ def plan(answer: Mapping[str, Any]) -> Plan:
 
 
 def _total(documents: Sequence[Mapping[str, Any]], name: str) -> int | None:
-    found = [int(one[name]) for one in documents if name in one]
-    return sum(found) if found else None
+    numbers = [int(one[name]) for one in documents if name in one]
+    return sum(numbers) if numbers else None
 
 
-def _accesses(found: object) -> Iterator[str]:
+def _accesses(plan: object) -> Iterator[str]:
     """Yield the scans of the chosen plans, with their indexes."""
-    for node in nodes(found, _NO_PLAN, "command"):
+    for node in nodes(plan, _NO_PLAN, "command"):
         # MongoDB's stages, or those of PostgreSQL that read a table: they have no plans below them.
         stage = node.get("stage") or ("" if "Plans" in node else node.get("Node Type"))
         if isinstance(stage, str) and stage.endswith(_SCANS):
@@ -55,6 +55,6 @@ def _accesses(found: object) -> Iterator[str]:
             yield f"{stage} {index}" if index else stage
 
 
-def _named(found: object, name: str) -> Iterator[Any]:
+def _named(plan: object, name: str) -> Iterator[Any]:
     """Yield all values of that name in a nested document."""
-    return (node[name] for node in nodes(found, _NO_PLAN, "command") if name in node)
+    return (node[name] for node in nodes(plan, _NO_PLAN, "command") if name in node)

@@ -166,8 +166,14 @@ def within(path: str, query: Stored) -> list[Stage]:
     bounds = {name: bound for name, bound in (("$gte", query.start_ns), ("$lt", query.end_ns)) if bound is not None}
     if not bounds:
         return []
-    found = {path: {name: bound_of(bound) for name, bound in bounds.items()}}
-    return [{"$match": found if query.start_ns is not None else {"$or": [found, {path: {"$not": {"$type": "date"}}}]}}]
+    condition = {path: {name: bound_of(bound) for name, bound in bounds.items()}}
+    return [
+        {
+            "$match": condition
+            if query.start_ns is not None
+            else {"$or": [condition, {path: {"$not": {"$type": "date"}}}]}
+        }
+    ]
 
 
 def limited(query: Stored) -> list[Stage]:

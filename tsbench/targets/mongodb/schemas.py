@@ -132,7 +132,7 @@ class DocumentSchema(Schema):
         documents, each = self._documents(batch), self._documents_each(batch)
         if points == 1:
             return ([Piece(one, each, 1, 0, each)] for one in documents)
-        return ([*_pieces(found, each)] for found in documents.cut(points))
+        return ([*_pieces(groups, each)] for groups in documents.cut(points))
 
     def _documents(self, batch: Batch) -> Assembled:
         """Return the documents of every point as a row."""
@@ -186,11 +186,11 @@ class HourSchema(DocumentSchema):
         return [{HOUR_PATH: 1}, *([{KEY_PATH: 1, HOUR_PATH: -1}] if m.key else [])]
 
     def _pieces(self, batch: Batch) -> Iterator[Piece]:
-        found, first = bson_hours.hours(batch), 0
-        for piece in found.documents.cut_by_size(MAX_DOCUMENTS, MAX_BYTES):
+        pieces, first = bson_hours.hours(batch), 0
+        for piece in pieces.documents.cut_by_size(MAX_DOCUMENTS, MAX_BYTES):
             data, updates = piece.data, len(piece)
-            bounds = found.bounds[first : first + updates + 1]
-            rows = found.rows[bounds[0] : bounds[-1]]
+            bounds = pieces.bounds[first : first + updates + 1]
+            rows = pieces.rows[bounds[0] : bounds[-1]]
             if len(batch) == 1:
                 yield Piece(data, 1, 1)
             else:

@@ -185,14 +185,14 @@ class MongodbSession(NetworkSession[Messages]):
 
     def _body(self, text: str) -> tuple[bytes, bytes]:
         """Return the encoded command of a payload, all but its documents, and the name of these in it."""
-        found = self._bodies.get(text)
-        if found is None:
+        body = self._bodies.get(text)
+        if body is None:
             verb, _, collection = text.partition(" ")
             concern = self._shared.client.write_concern.document
             command = {verb: collection, "ordered": self._of.is_ordered, "$db": self._of.path}
             command |= {"writeConcern": concern} if concern else {}
-            found = self._bodies[text] = bson.encode(command), _FIELDS[verb]
-        return found
+            body = self._bodies[text] = bson.encode(command), _FIELDS[verb]
+        return body
 
     # --- queries
 
@@ -202,10 +202,10 @@ class MongodbSession(NetworkSession[Messages]):
         if len(statement.params) != 2:
             raise not_mine(statement)
         collection, stages = statement.params
-        found = self._documents(collection, stages)
-        if not found and TIME not in columns:  # a count of nothing is no document
-            found = [dict.fromkeys(columns, 0)]
-        return Rows(columns, [tuple(map(document.get, columns)) for document in found])
+        documents = self._documents(collection, stages)
+        if not documents and TIME not in columns:  # a count of nothing is no document
+            documents = [dict.fromkeys(columns, 0)]
+        return Rows(columns, [tuple(map(document.get, columns)) for document in documents])
 
     def _documents(self, collection: str, stages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         client = self._shared.client
@@ -219,16 +219,16 @@ class MongodbSession(NetworkSession[Messages]):
         command["maxTimeMS"] = max(1, int(self._timeout_s * 1_000) - _ANSWER_MS)
         if client.read_concern.document:
             command["readConcern"] = client.read_concern.document
-        found: list[Mapping[str, Any]] = []
+        documents: list[Mapping[str, Any]] = []
         with self._op() as connection:
             while True:
                 answer = connection.ask({**command, "$db": self._of.path}, OPTIONS)
                 if not answer.get("ok"):
                     raise failed(int(answer.get("code", 0)), str(answer.get("errmsg", ""))[:300])
                 cursor = answer["cursor"]
-                found += cursor["firstBatch"] if "firstBatch" in cursor else cursor["nextBatch"]
+                documents += cursor["firstBatch"] if "firstBatch" in cursor else cursor["nextBatch"]
                 if not cursor["id"]:
-                    return found
+                    return documents
                 command = {"getMore": bson.Int64(cursor["id"]), "collection": collection, "batchSize": _BATCH_ROWS}
 
     def _stored(self, statement: Statement) -> list[tuple[Any, ...]]:
@@ -290,28 +290,28 @@ class MongodbSession(NetworkSession[Messages]):
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of the collections and of each index on disk; indexes of the same name are added up."""
-        found = {"collections": 0}
+        parts = {"collections": 0}
         with answering(self._timeout_s):
             wanted = {"name": {"$in": [*self._schema.collections(measurements)]}}
             for name in self._database.list_collection_names(filter=wanted):
                 stats = self._database.command("collStats", name)
-                found["collections"] += int(stats.get("storageSize", 0))
+                parts["collections"] += int(stats.get("storageSize", 0))
                 for index, size in stats.get("indexSizes", {}).items():
-                    found[f"index {index}"] = found.get(f"index {index}", 0) + int(size)
-        return found
+                    parts[f"index {index}"] = parts.get(f"index {index}", 0) + int(size)
+        return parts
 
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
         """Return the collections, which have an id; their database vanishes with its last collection."""
         names = self._schema.collections(measurements)
         with answering(self._timeout_s):
-            found = [one for one in self._database.list_collections() if one["name"] in names]
+            collections = [one for one in self._database.list_collections() if one["name"] in names]
         return [
             ServerObject(
                 f"collection {self._of.path}.{one['name']}",
                 (Statement(f"drop {one['name']}", ({"drop": one["name"]},)),),
                 str(one.get("info", {}).get("uuid", "")),
             )
-            for one in found
+            for one in collections
         ]
 
     def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
@@ -323,12 +323,12 @@ class MongodbSession(NetworkSession[Messages]):
         with answering(self._timeout_s):
             others = sorted({*self._database.list_collection_names()} - {*names})
             others = [name for name in others if not name.startswith("system.")]
-            found = [name for name in others if is_like_ours(self._database[name].find_one() or {})]
+            names_of = [name for name in others if is_like_ours(self._database[name].find_one() or {})]
             for name in {*names} & {VALUES}:
                 known = [{"$match": {MEASUREMENT: {"$nin": [m.name for m in measurements]}}}]
                 unknown = self._database[name].aggregate([*known, {"$group": {"_id": f"${MEASUREMENT}"}}])
-                found += sorted(str(one["_id"]) for one in unknown)
-        return Inventory(tuple(found))
+                names_of += sorted(str(one["_id"]) for one in unknown)
+        return Inventory(tuple(names_of))
 
     def counters(self) -> Mapping[str, float]:
         with answering(self._timeout_s):

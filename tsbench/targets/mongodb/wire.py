@@ -70,23 +70,23 @@ class Messages:
         number = next(self._numbers)
         length = _HEAD.size + len(lead) + len(rest)
         self._wire.put(_HEAD.pack(length, number, 0, _OP_MSG, 0, 0) + lead, rest, self.deadline)
-        found = self._more()
-        while len(found) < _HEAD.size:
-            found += self._more()
-        length, _, answered, kind, _, section = _HEAD.unpack_from(found)
+        data = self._more()
+        while len(data) < _HEAD.size:
+            data += self._more()
+        length, _, answered, kind, _, section = _HEAD.unpack_from(data)
         if answered != number or kind != _OP_MSG or section:
             raise ConnectionError("the server answered with another message than the protocol has here")
         if length > _LONGEST:
             raise ConnectionError(f"the server announced an answer of {length:,} bytes; at most {_LONGEST:,} are taken")
-        while len(found) < length:
-            found += self._more()
-        return bson.decode(found[_HEAD.size :], options)
+        while len(data) < length:
+            data += self._more()
+        return bson.decode(data[_HEAD.size :], options)
 
     def _more(self) -> bytes:
-        found = self._wire.get(self.deadline)
-        if not found:
+        data = self._wire.get(self.deadline)
+        if not data:
             raise ConnectionError("the server closed the connection")
-        return found
+        return data
 
     def close(self) -> None:
         """Close the connection."""

@@ -69,9 +69,9 @@ class GaleraNode(MariadbServer):
         return [word for word in super()._command(programs) if not word.startswith("--plugin-load-add")]
 
     def _options(self) -> dict[str, str]:
-        found = super()._options()
+        options = super()._options()
         if not self.is_first:
-            del found["init_file"]
+            del options["init_file"]
         channels = ",".join(f"127.0.0.1:{node.channel}" for node in self.others)
         provider = {
             "gmcast.listen_addr": f"tcp://127.0.0.1:{self.channel}",
@@ -79,7 +79,7 @@ class GaleraNode(MariadbServer):
             "gcache.size": "32M",
             "pc.recovery": "false",
         }
-        return found | {
+        return options | {
             "binlog_format": "ROW",
             "innodb_autoinc_lock_mode": "2",
             "wsrep_on": "ON",
@@ -150,18 +150,18 @@ class GaleraCluster(Cluster[GaleraNode]):
 
     def regroup(self) -> str:
         present = [node for node in self._nodes if not node.is_away]
-        deadline, found = time.monotonic() + _REGROUP_S, "none answers"
+        deadline, states_all = time.monotonic() + _REGROUP_S, "none answers"
         while time.monotonic() < deadline:
             try:
                 states = [node.state() for node in present]
             except NotReady as error:
-                found = str(error)
+                states_all = str(error)
             else:
                 sizes = {state["wsrep_cluster_size"] for state in states if state["wsrep_ready"] == "ON"}
                 if sizes == {str(len(present))} and all(state["wsrep_ready"] == "ON" for state in states):
                     return ""
-                found = "; ".join(
+                states_all = "; ".join(
                     f"{state['wsrep_cluster_status']}, {state['wsrep_cluster_size']} nodes" for state in states
                 )
             time.sleep(_EVERY_S)
-        raise Broken(f"the other nodes do not go on after {_REGROUP_S:g} s ({found})")
+        raise Broken(f"the other nodes do not go on after {_REGROUP_S:g} s ({states_all})")

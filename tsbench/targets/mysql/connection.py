@@ -247,13 +247,13 @@ class Connection:
                 return payload, header[3] + 1
 
     def _receive_bytes(self, count: int) -> bytes:
-        found = b""
-        while len(found) < count:
-            more = self._arrival.receive(self._socket, count - len(found))
+        received = b""
+        while len(received) < count:
+            more = self._arrival.receive(self._socket, count - len(received))
             if not more:
                 raise OSError("the server ended it")
-            found += more
-        return found
+            received += more
+        return received
 
     def _break_off(self) -> None:
         with suppress(OSError):

@@ -132,9 +132,9 @@ STATUS = tuple(
 """Counters of GLOBAL STATUS, where the server has them."""
 
 
-def complete(found: dict[str, float]) -> dict[str, float]:
+def complete(values: dict[str, float]) -> dict[str, float]:
     """Return the counters with the checkpoint age, which MySQL has as two positions in the log."""
-    current, checkpoint = found.get("Innodb_redo_log_current_lsn"), found.get("Innodb_redo_log_checkpoint_lsn")
+    current, checkpoint = values.get("Innodb_redo_log_current_lsn"), values.get("Innodb_redo_log_checkpoint_lsn")
     if current is None or checkpoint is None:
-        return found
-    return {"Innodb_checkpoint_age": current - checkpoint, **found}
+        return values
+    return {"Innodb_checkpoint_age": current - checkpoint, **values}

@@ -128,14 +128,14 @@ def _key(of: MysqlEndpoint) -> bytes:
     if not of.public_key:
         return b"no key\n"
     try:
-        found = Path(of.public_key).read_bytes()[:65_536]
+        key = Path(of.public_key).read_bytes()[:65_536]
     except OSError as error:
         raise UserMistake(f"{PUBLIC_KEY}={of.public_key} cannot be read: {error.strerror}") from None
-    if b"-----BEGIN PUBLIC KEY-----" not in found:
+    if b"-----BEGIN PUBLIC KEY-----" not in key:
         raise UserMistake(
             f"{PUBLIC_KEY}={of.public_key} is not a public key in PEM form (public_key.pem of MySQL's data)"
         )
-    return found
+    return key
 
 
 # --- looking before logging in ----------------------------------------------------------------------------------------
@@ -205,12 +205,12 @@ def _dialled(host: str, port: int, deadline: float) -> Iterator[_socket.socket]:
 
 def _packet(opened: _socket.socket, deadline: float) -> bytes:
     """Return the payload of the first packet."""
-    found = b""
-    while len(found) < 5 or len(found) < 4 + int.from_bytes(found[:3], "little"):
-        if len(found) > 4_096:
+    received = b""
+    while len(received) < 5 or len(received) < 4 + int.from_bytes(received[:3], "little"):
+        if len(received) > 4_096:
             raise OSError("another product answers there")
-        found += _some(opened, deadline)
-    return found[4:]
+        received += _some(opened, deadline)
+    return received[4:]
 
 
 def _certificate(opened: _socket.socket, deadline: float) -> bytes:
@@ -233,7 +233,7 @@ def _certificate(opened: _socket.socket, deadline: float) -> bytes:
 
 def _some(opened: _socket.socket, deadline: float) -> bytes:
     opened.settimeout(left(deadline))
-    found = opened.recv(16_384)
-    if not found:
+    received = opened.recv(16_384)
+    if not received:
         raise OSError("the server ended the connection")
-    return found
+    return received

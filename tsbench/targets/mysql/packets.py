@@ -44,12 +44,12 @@ def is_whole(received: bytes, limit: int) -> bool:
 
 def _packets(received: bytes) -> list[bytes] | None:
     """Return the payloads; None if the last is incomplete, or one is empty."""
-    found, at = [], 0
+    packets, at = [], 0
     while at < len(received):
         length = int.from_bytes(received[at : at + 3], "little")
         end = at + _HEADER_BYTES + length
         if not length or end > len(received):
             return None
-        found.append(received[at + _HEADER_BYTES : end])
+        packets.append(received[at + _HEADER_BYTES : end])
         at = end
-    return found
+    return packets

@@ -76,9 +76,9 @@ READS = b"SHOW SESSION STATUS LIKE 'Handler_read%'"
 def plan(steps: tuple[Sequence[str], Sequence[tuple[Any, ...]]], examined: int, returned: int) -> Plan:
     """Return the plan in the answer to EXPLAIN: names of columns, and rows."""
     columns, rows = steps
-    found = [dict(zip(columns, row, strict=True)) for row in rows]
-    ways = grouped((f"{step['type']} on {step['table']}", step["key"] or "") for step in found if step["table"])
-    text = json.dumps(found, default=str, ensure_ascii=False)
+    steps_all = [dict(zip(columns, row, strict=True)) for row in rows]
+    ways = grouped((f"{step['type']} on {step['table']}", step["key"] or "") for step in steps_all if step["table"])
+    text = json.dumps(steps_all, default=str, ensure_ascii=False)
     return Plan(ways or "no table", examined, returned, None, text)
 
 

@@ -258,15 +258,15 @@ def loaded_as_values(payload: Payload) -> tuple[bytes, list[bytes]]:
     Every value is a text, which a server converts as it does those of lines.
     """
     head = payload.text.replace("INTO TABLE", "INTO", 1).replace(_LINES, "", 1) + " VALUES "
-    found, lines, start = [], bytes(payload.data), 0
+    texts, lines, start = [], bytes(payload.data), 0
     while start < len(lines):
         end = lines.find(b"\n", start + _PIECE_BYTES)
         piece = lines[start : end if end >= 0 else len(lines) - 1]
         for old, new in ((b"\\\\", b"\\"), (b"'", b"''"), (b"\t", b"','"), (b"\n", b"'),('")):
             piece = piece.replace(old, new)
-        found.append(b"('%b')" % piece)
+        texts.append(b"('%b')" % piece)
         start = end + 1 if end >= 0 else len(lines)
-    return head.encode(), found
+    return head.encode(), texts
 
 
 _COMPRESSED = "ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=8"
@@ -290,7 +290,7 @@ def statements_within(head: bytes, pieces: Sequence[bytes], limit: int) -> list[
     OpError
         FAILED `too large` if a single piece is longer.
     """
-    found: list[bytes] = []
+    statements: list[bytes] = []
     chosen: list[bytes] = []
     length = len(head)
     for piece in pieces:
@@ -298,8 +298,8 @@ def statements_within(head: bytes, pieces: Sequence[bytes], limit: int) -> list[
             text = f"{len(piece):,} bytes of rows are more than the server's max_allowed_packet ({limit:,} bytes)"
             raise OpError(Outcome.FAILED, "too large", text)
         if chosen and length + len(piece) + 1 >= limit:
-            found.append(head + b",".join(chosen))
+            statements.append(head + b",".join(chosen))
             chosen, length = [], len(head)
         chosen.append(piece)
         length += len(piece) + 1
-    return [*found, head + b",".join(chosen)] if chosen else found
+    return [*statements, head + b",".join(chosen)] if chosen else statements

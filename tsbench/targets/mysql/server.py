@@ -182,8 +182,8 @@ class MariadbServer(_Server):
 
     def _environment(self, programs: Path) -> dict[str, str]:
         libraries = ":".join(str(path) for path in programs.glob("lib/*-linux-gnu")) if programs != Path("/usr") else ""
-        found = {**super()._environment(programs), "PATH": f"{programs / 'bin'}:{programs / 'sbin'}:{_PATH}"}
-        return {**found, "LD_LIBRARY_PATH": libraries} if libraries else found
+        environment = {**super()._environment(programs), "PATH": f"{programs / 'bin'}:{programs / 'sbin'}:{_PATH}"}
+        return {**environment, "LD_LIBRARY_PATH": libraries} if libraries else environment
 
 
 class MysqlServer(_Server):

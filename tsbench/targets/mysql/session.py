@@ -106,12 +106,12 @@ class MysqlSession(NetworkSession[Connection]):
 
     def _open_at(self, place: MysqlEndpoint, timeout_s: float) -> Connection:
         opened = self._connection = Connection(place, self._password, timeout_s, self.arrival)
-        found = product_of(opened.server)
-        if found is not self._product:
-            reason = f"{found.name} {opened.server} answers there, not {self._product.name}"
-            raise UserMistake(f"{self._of.shown}: {reason}; name the target {found.name.lower()}")
-        settings = [f"sql_mode = '{_MODES}'", "time_zone = '+00:00'", "autocommit = 1", found.session]
-        settings.append(found.limit_text(self._timeout_s))
+        product = product_of(opened.server)
+        if product is not self._product:
+            reason = f"{product.name} {opened.server} answers there, not {self._product.name}"
+            raise UserMistake(f"{self._of.shown}: {reason}; name the target {product.name.lower()}")
+        settings = [f"sql_mode = '{_MODES}'", "time_zone = '+00:00'", "autocommit = 1", product.session]
+        settings.append(product.limit_text(self._timeout_s))
         if self._of.nodes:  # what any node acknowledged before is seen on this one, too
             settings.append("wsrep_sync_wait = 1")
         _watchdog.limit(self, time.monotonic() + timeout_s + GRACE_S)
@@ -124,7 +124,7 @@ class MysqlSession(NetworkSession[Connection]):
             )
         finally:
             _watchdog.limit(self, float("inf"))
-        self.panels = counters.panels_for(found.name, has_rocksdb=bool(engines))
+        self.panels = counters.panels_for(product.name, has_rocksdb=bool(engines))
         return opened
 
     def interrupt(self) -> None:
@@ -202,19 +202,19 @@ class MysqlSession(NetworkSession[Connection]):
                     connection.execute(statement)
                 return
             said = connection.load(payload.text.encode(), payload.data)
-            found = _LOADED.search(said)
-            if found is None or (int(found[1]), found[3], found[4]) != (payload.points, b"0", b"0"):
-                raise _not_loaded(connection, (found[0] if found else said).decode(errors="replace"))
+            match = _LOADED.search(said)
+            if match is None or (int(match[1]), match[3], match[4]) != (payload.points, b"0", b"0"):
+                raise _not_loaded(connection, (match[0] if match else said).decode(errors="replace"))
 
     # --- queries
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         stored = columns[-1] == OTHERS
         with self._op() as connection:
-            of, found = connection.fetch(_text(statement, connection))
+            of, rows = connection.fetch(_text(statement, connection))
             if not of:
                 raise ValueError("a query was answered without columns")
-        return Rows(columns, stored_records(found, of, columns) if stored else found)
+        return Rows(columns, stored_records(rows, of, columns) if stored else rows)
 
     def explain(self, statement: Statement) -> Plan:
         """Return the plan; rows are examined where a handler reads them, also from a temporary table."""
@@ -230,8 +230,8 @@ class MysqlSession(NetworkSession[Connection]):
         """Return the server's version, and the settings for memory, durability and compression."""
         text = f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({_literals(FACTS)})"
         with self._op() as connection:
-            found = connection.execute(text.encode())
-            return {"version": f"{self._product.name} {connection.server}", **dict(found)}
+            rows = connection.execute(text.encode())
+            return {"version": f"{self._product.name} {connection.server}", **dict(rows)}
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of tables and indexes; those of InnoDB are files, if the login may see their sizes."""
@@ -258,7 +258,7 @@ class MysqlSession(NetworkSession[Connection]):
         )
         place = quoted(self._of.path)
         with self._op() as connection:
-            found = [
+            tables_all = [
                 ServerObject(
                     f"table {self._of.path}.{name}",
                     (Statement(f"DROP TABLE {place}.{quoted(name)}"),),
@@ -268,8 +268,8 @@ class MysqlSession(NetworkSession[Connection]):
             ]
             for (number,) in connection.execute(holds.encode()):
                 drop = Statement(f"DROP DATABASE {place}")
-                found.append(ServerObject(f"database {self._of.path}", (drop,), "", number))
-        return found
+                tables_all.append(ServerObject(f"database {self._of.path}", (drop,), "", number))
+        return tables_all
 
     def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
         like_ours = (
@@ -284,12 +284,12 @@ class MysqlSession(NetworkSession[Connection]):
             status = connection.execute(
                 f"SHOW GLOBAL STATUS WHERE Variable_name IN ({_literals(counters.STATUS)})".encode()
             )
-            found = {name: float(value) for name, value in status}
+            values = {name: float(value) for name, value in status}
             if self._product.has_metrics:
                 text = "SELECT name, count FROM information_schema.innodb_metrics WHERE name IN"
                 metrics = connection.execute(f"{text} ({_literals(counters.METRICS)})".encode())
-                found |= {name: float(value) for name, value in metrics}
-        return counters.complete(found)
+                values |= {name: float(value) for name, value in metrics}
+        return counters.complete(values)
 
     # --- the connection
 

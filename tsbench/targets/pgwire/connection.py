@@ -218,7 +218,7 @@ class Statements:
         pgconn = self._pgconn
         if pgconn.flush():
             self._flush()
-        found: PGresult | None = None
+        results: PGresult | None = None
         try:
             while True:
                 while pgconn.is_busy():
@@ -227,18 +227,18 @@ class Statements:
                 if result is None:
                     break
                 status = result.status
-                if found is None or status == _FAILED:
-                    found = result
+                if results is None or status == _FAILED:
+                    results = result
                 if status == _COPY_IN:
                     break
         except psycopg.OperationalError:  # the connection's end; the server may have said why before
-            if found is None or found.status != _FAILED:
+            if results is None or results.status != _FAILED:
                 raise
         if not self._is_seen:
             self._arrival.confirm()
-        if found is None:
+        if results is None:
             raise psycopg.InternalError("the server sent no result")
-        return found
+        return results
 
     def _read(self) -> None:
         """Wait for bytes and let libpq read them, after a look at when they arrived."""

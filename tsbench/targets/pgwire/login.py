@@ -33,8 +33,8 @@ _PROOF_ONLY = "!password,!md5"
 
 def parse(url: str, target: Target) -> Endpoint:
     """Parse an endpoint, as `Target.parse` says: the host and port of its first server, "" for a Unix socket."""
-    found = parameters(url)
-    host, port = (str(found.get(name, "")).split(",")[0] for name in ("host", "port"))
+    parts = parameters(url)
+    host, port = (str(parts.get(name, "")).split(",")[0] for name in ("host", "port"))
     return Endpoint(url, target, "" if host.startswith(("/", "@")) else host, int(port or 5432))
 
 
@@ -54,25 +54,25 @@ def parameters(endpoint: str) -> dict[str, Any]:
     if not endpoint.startswith(("postgresql://", "postgres://")):
         raise UserMistake(f"{_hidden(endpoint)} is not a PostgreSQL endpoint; write postgresql://user@host:port/db")
     try:
-        found: dict[str, Any] = conninfo_to_dict(endpoint)
+        given: dict[str, Any] = conninfo_to_dict(endpoint)
     except (psycopg.Error, UnicodeError) as error:
         text = shortened(str(error).strip(), _MOST)
         raise UserMistake(f"{_hidden(endpoint)} is not a PostgreSQL URL: {text}") from error
-    for port in filter(None, str(found.get("port", "")).split(",")):
+    for port in filter(None, str(given.get("port", "")).split(",")):
         if not (re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= 65_535):
             raise UserMistake(f"port {shortened(port)} in the endpoint {_hidden(endpoint)} is out of range (1-65535)")
-    has_file = "passfile" in found
-    password = _passfile_password(found) if has_file else credentials.read_for(endpoint, "TSBENCH_PASSWORD")
-    for own in _of_libpq(found):
-        credentials.conceal_login(str(found.get("user", "")), own)
-    return _kept_from_listeners(found) | found | ({"password": password} if password is not None else {})
+    has_file = "passfile" in given
+    password = _passfile_password(given) if has_file else credentials.read_for(endpoint, "TSBENCH_PASSWORD")
+    for own in _of_libpq(given):
+        credentials.conceal_login(str(given.get("user", "")), own)
+    return _kept_from_listeners(given) | given | ({"password": password} if password is not None else {})
 
 
-def _kept_from_listeners(found: Mapping[str, Any]) -> dict[str, str]:
+def _kept_from_listeners(given_parameters: Mapping[str, Any]) -> dict[str, str]:
     """Return the option that lets no server have the password without TLS, for a connection that may be without."""
     # What a service says of TLS is known only if the environment names it.
-    known = () if "service" in found else Conninfo.get_defaults()
-    given = {**{one.keyword.decode(): one.val.decode() for one in known if one.val is not None}, **found}
+    known = () if "service" in given_parameters else Conninfo.get_defaults()
+    given = {**{one.keyword.decode(): one.val.decode() for one in known if one.val is not None}, **given_parameters}
     return {} if "require_auth" in given or given.get("sslmode") in _ENCRYPTED else {"require_auth": _PROOF_ONLY}
 
 
@@ -110,22 +110,22 @@ def _hidden(endpoint: str) -> str:
     return shortened(endpoint.rpartition("@")[2], _MOST)
 
 
-def _passfile_password(found: Mapping[str, Any]) -> str | None:
+def _passfile_password(given: Mapping[str, Any]) -> str | None:
     """Return the password for these parameters in their passfile, which PGPASSWORD would override in libpq."""
-    if not os.environ.get("PGPASSWORD") or not Path(found["passfile"]).is_file():  # libpq takes no FIFO either
+    if not os.environ.get("PGPASSWORD") or not Path(given["passfile"]).is_file():  # libpq takes no FIFO either
         return None
-    wanted = [str(found.get(name, "")) for name in ("host", "port", "dbname", "user")]
-    for *match, password in _lines_of(found["passfile"]):
+    wanted = [str(given.get(name, "")) for name in ("host", "port", "dbname", "user")]
+    for *match, password in _lines_of(given["passfile"]):
         if all(m in {"*", w} for m, w in zip(match, wanted, strict=True)):
             return password
     return None
 
 
-def _of_libpq(found: Mapping[str, Any]) -> Iterator[str]:
+def _of_libpq(given: Mapping[str, Any]) -> Iterator[str]:
     """Yield the passwords that libpq may take by itself, which a server could repeat."""
     if own := os.environ.get("PGPASSWORD"):
         yield own
-    for path in (found.get("passfile"), os.environ.get("PGPASSFILE")):
+    for path in (given.get("passfile"), os.environ.get("PGPASSFILE")):
         if path and Path(path).is_file():
             yield from (password for *_, password in _lines_of(path) if password)
 

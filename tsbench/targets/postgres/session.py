@@ -49,10 +49,10 @@ class PostgresSession(PgwireSession):
         waiter: NewWaiter | None = None,
     ) -> PostgresSession:
         """Open a session, as `Target.connect` says."""
-        found = parameters(of.url)
+        given = parameters(of.url)
 
         def opened(limit_s: float) -> PostgresSession:
-            session = cls(found, timeout_s, waiter)
+            session = cls(given, timeout_s, waiter)
             try:
                 session.reconnect(limit_s)
             except Exception as error:  # also whatever psycopg raises for an answer that it cannot decode
@@ -120,7 +120,7 @@ class PostgresSession(PgwireSession):
             "FROM pg_namespace n WHERE nspname = $1"
         )
         with self._op() as connection:
-            found = [
+            tables_all = [
                 ServerObject(
                     f"table {place}.{name}", (Statement(f"DROP TABLE {quoted(place)}.{quoted(name)}"),), number
                 )
@@ -128,11 +128,11 @@ class PostgresSession(PgwireSession):
             ]
             function = Statement(f"DROP FUNCTION IF EXISTS {TIME_BUCKET}")
             for (number,) in connection.execute("SELECT to_regprocedure($1)::oid::text", (TIME_BUCKET,)).fetchall():
-                found += [ServerObject(f"function {TIME_BUCKET}", (function,), number)] if number else []
+                tables_all += [ServerObject(f"function {TIME_BUCKET}", (function,), number)] if number else []
             for number, holds in connection.execute(namespace, (NAMESPACE, TIME_BUCKET)).fetchall():
                 drop = Statement(f"DROP SCHEMA {quoted(NAMESPACE)}")  # which fails if anything is in it
-                found.append(ServerObject(f"schema {NAMESPACE}", (function, drop), number, holds))
-        return found
+                tables_all.append(ServerObject(f"schema {NAMESPACE}", (function, drop), number, holds))
+        return tables_all
 
     def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
         like_ours = (
@@ -213,10 +213,10 @@ class TimescaleSession(PostgresSession):
         )
         facts = dict(super().facts())
         with self._op() as connection:
-            found = connection.execute(text).fetchall()
-        if not found:
+            rows = connection.execute(text).fetchall()
+        if not rows:
             return facts
-        version, licence, interval = found[0]
+        version, licence, interval = rows[0]
         facts |= {"version": f"TimescaleDB {version} on {facts['version']}", CHUNK_INTERVAL: interval}
         return facts | ({"timescaledb.license": licence} if licence else {})
 
@@ -227,9 +227,9 @@ class TimescaleSession(PostgresSession):
             f"FROM unnest($1::text[]) AS n, {EXTENSIONS}.hypertable_detailed_size(quote_ident(n)::regclass) AS h"
         )
         with self._op() as connection:
-            ((*found,),) = connection.execute(text, ([m.name for m in measurements],)).fetchall()
+            ((*parts,),) = connection.execute(text, ([m.name for m in measurements],)).fetchall()
         tags = self._sizes_of(["tags"] * any(m.tags for m in measurements))
-        return {part: size + tags[part] for part, size in zip(_PARTS, found, strict=True)}
+        return {part: size + tags[part] for part, size in zip(_PARTS, parts, strict=True)}
 
     def counters(self) -> Mapping[str, float]:
         """Return the server's counters, with the number of chunks of our hypertables."""

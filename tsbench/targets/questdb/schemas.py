@@ -147,8 +147,8 @@ class QuestSchema(LineSchema):
 @lru_cache(maxsize=64)  # by identity: a world's tags are checked once
 def _check(codes: Codes) -> None:
     """Raise `Unsupported` for a text that would be stored as another."""
-    if found := next((text for text in codes.values if "\\" in text), None):
-        raise Unsupported(f"QuestDB drops the backslash of the tag's text {found!r}")
+    if odd := next((text for text in codes.values if "\\" in text), None):
+        raise Unsupported(f"QuestDB drops the backslash of the tag's text {odd!r}")
 
 
 WIDE = QuestSchema("wide")

@@ -68,10 +68,10 @@ class QuestServer(LocalHttpServer):
             raise UserMistake("QuestDB needs Java: install a runtime of version 17 or newer, or give an endpoint")
         if self._jar and not Path(self._jar).is_file():
             raise UserMistake(f"settings: jar = '{self._jar}' is no file; name QuestDB's jar")
-        found = Path(self._jar) if self._jar else cached_program("questdb")
-        if found is None:
+        program = Path(self._jar) if self._jar else cached_program("questdb")
+        if program is None:
             raise not_installed("QuestDB", "questdb")
-        return found
+        return program
 
     def _command(self, program: Path) -> tuple[list[str], Mapping[str, str]]:
         self._sql_port = self._sql_port or free_port()

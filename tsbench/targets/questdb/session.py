@@ -132,8 +132,8 @@ class QuestSession(PgwireSession):
         return {"table": sum(int(size or 0) for name in names for ((size,),) in [self._fetch(text.format(name))])}
 
     def _tables(self) -> dict[str, str]:
-        found = self._fetch("SELECT table_name, directoryName FROM tables() WHERE table_name ~ $1", _OURS)
-        return dict(sorted(found))
+        tables = self._fetch("SELECT table_name, directoryName FROM tables() WHERE table_name ~ $1", _OURS)
+        return dict(sorted(tables))
 
     @decoded("QuestDB")
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
@@ -165,8 +165,8 @@ class QuestSession(PgwireSession):
     def meaning(self, error: psycopg.Error, *, broken: bool) -> tuple[Outcome, str]:
         outcome, cause = super().meaning(error, broken=broken)
         if cause == "server":
-            found = ((what, word) for words, what, word in _CAUSES if words.search(str(error)))
-            return next(found, (Outcome.FAILED, "statement"))
+            causes = ((what, word) for words, what, word in _CAUSES if words.search(str(error)))
+            return next(causes, (Outcome.FAILED, "statement"))
         return outcome, cause
 
     def close(self) -> None:
@@ -202,13 +202,13 @@ class QuestEndpoint(HttpEndpoint):
 
 def parse(url: str, target: Target) -> QuestEndpoint:
     """Parse an endpoint."""
-    found = http.parse(url, target, QuestEndpoint)
-    port = found.options.get("pg", "8812")
-    if found.path:
-        raise UserMistake(f"'{found.shown}': QuestDB has one database; write {target.form}")
+    endpoint = http.parse(url, target, QuestEndpoint)
+    port = endpoint.options.get("pg", "8812")
+    if endpoint.path:
+        raise UserMistake(f"'{endpoint.shown}': QuestDB has one database; write {target.form}")
     if not (re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= 65_535):
         raise UserMistake(f"pg={port}: write the port of QuestDB for PostgreSQL's protocol (1-65535)")
-    return found
+    return endpoint
 
 
 def _parameters(of: QuestEndpoint, password: str | None) -> dict[str, Any]:

@@ -148,16 +148,16 @@ class SqliteSession(FileSession):
         with self._op():
             steps = self._fetch(f"EXPLAIN QUERY PLAN {statement.text}", statement.params)[1]
             ((returned,),) = self._fetch(f"SELECT count(*) FROM ({statement.text})", statement.params)[1]
-        found = [step[-1] for step in steps]
-        ways = [text for text in found if text.startswith(("SCAN", "SEARCH"))]
-        return Plan(", ".join(ways), None, returned, None, json.dumps(found))
+        texts = [step[-1] for step in steps]
+        ways = [text for text in texts if text.startswith(("SCAN", "SEARCH"))]
+        return Plan(", ".join(ways), None, returned, None, json.dumps(texts))
 
     def facts(self) -> Mapping[str, str]:
         """Return the library's version and the settings for durability and memory."""
         pragmas = ("journal_mode", "synchronous", "page_size", "cache_size", "mmap_size", "wal_autocheckpoint")
         with self._op():
-            found = {p: str(self._connection.execute(f"PRAGMA {p}").fetchone()[0]) for p in pragmas}
-        return {"version": f"SQLite {sqlite3.sqlite_version}", **found}
+            pragmas_all = {p: str(self._connection.execute(f"PRAGMA {p}").fetchone()[0]) for p in pragmas}
+        return {"version": f"SQLite {sqlite3.sqlite_version}", **pragmas_all}
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of the pages of tables and indexes, if the library can separate them (it reads all)."""
@@ -181,8 +181,8 @@ class SqliteSession(FileSession):
         """Return the sizes of the file and of its write-ahead log in bytes, without asking the database."""
         log = self._path.with_name(f"{self._path.name}-wal")
         try:
-            found = {"file.bytes": float(self._path.stat().st_size)}
-            return found | {"log.bytes": float(log.stat().st_size) if log.exists() else 0.0}
+            values = {"file.bytes": float(self._path.stat().st_size)}
+            return values | {"log.bytes": float(log.stat().st_size) if log.exists() else 0.0}
         except OSError as error:
             raise OpError(Outcome.FAILED, "refused", f"SQLite: {error}") from error
 

@@ -33,16 +33,16 @@ _FLAGS = ("retentionPeriod", "dedup.minScrapeInterval", "inmemoryDataFlushInterv
 
 def metrics(page: bytes) -> dict[str, float]:
     """Return the counters of /metrics that are worth keeping, each the sum of all its kinds."""
-    found: dict[str, float] = defaultdict(float)
+    totals: dict[str, float] = defaultdict(float)
     for name, _, value in _METRIC.findall(page):
-        found[name.decode()] += float(value)
-    return dict(found)
+        totals[name.decode()] += float(value)
+    return dict(totals)
 
 
-def _by_series(found: list[dict[str, Any]]) -> dict[Labels, dict[str, Points]]:
+def _by_series(result: list[dict[str, Any]]) -> dict[Labels, dict[str, Points]]:
     """Return the points of each series by the names of its metrics; several lines of one metric are joined."""
     series: dict[Labels, dict[str, Points]] = defaultdict(dict)
-    for one in found:
+    for one in result:
         labels = dict(one["metric"])
         name, _ = labels.pop("__name__", ""), labels.pop("db", "")
         times, values = one["timestamps"], one["values"]
@@ -73,16 +73,16 @@ def _aligned(fields: Mapping[str, Points], names: Sequence[str]) -> tuple[list[i
     return [time * MS for time, _ in every], [[place.get(at) for at in every] for place in places]
 
 
-def _rows(found: list[dict[str, Any]], columns: tuple[str, ...], measurement: str, key: str) -> Iterator[Any]:
+def _rows(series: list[dict[str, Any]], columns: tuple[str, ...], measurement: str, key: str) -> Iterator[Any]:
     """Yield the rows of `Raw`."""
     names = [f"{measurement}_{name}" for name in columns[2 if key else 1 :]]
-    for labels, fields in _by_series(found).items():
+    for labels, fields in _by_series(series).items():
         times, values = _aligned(fields, names)
         yield from zip(times, *([repeat(dict(labels).get(key, ""))] if key else []), *values, strict=False)
 
 
 def _stored_rows(
-    found: list[dict[str, Any]],
+    series: list[dict[str, Any]],
     columns: tuple[str, ...],
     measurement: str,
     tags: tuple[str, ...],
@@ -91,7 +91,7 @@ def _stored_rows(
     """Yield at most `limit` rows of `Stored`, with all labels and fields: None where a point lacks one."""
     lead, count = f"{measurement}_", 0
     names = [lead + name for name in columns[1 + len(tags) : -1]]
-    for labels, fields in _by_series(found).items():
+    for labels, fields in _by_series(series).items():
         own = dict(labels)
         more = {name: value for name, value in labels if name not in tags}
         others = [name for name in fields if name not in names]
@@ -106,12 +106,12 @@ def _stored_rows(
 
 
 def bucket_rows(
-    found: list[dict[str, Any]], columns: tuple[str, ...], measurement: str, key: str, size: int
+    result: list[dict[str, Any]], columns: tuple[str, ...], measurement: str, key: str, size: int
 ) -> Iterator[Any]:
     """Yield the rows of buckets of `size` ms; a window ends 1 ms before its bucket does."""
     names = [f"{measurement}_{name}" for name in columns[2 if key else 1 :]]
     series: dict[str, dict[str, dict[int, float]]] = defaultdict(dict)
-    for one in found:
+    for one in result:
         points = {round(at * 1_000): float(value) for at, value in one["values"]}
         series[one["metric"].get(key, "") if key else ""][one["metric"][FIELD]] = points
     for name, fields in series.items():
@@ -120,12 +120,12 @@ def bucket_rows(
             yield ((at + 1 - size) * MS, *([name] if key else []), *values)
 
 
-def _latest_rows(found: list[dict[str, Any]], columns: tuple[str, ...], measurement: str, key: str) -> Iterator[Any]:
+def _latest_rows(result: list[dict[str, Any]], columns: tuple[str, ...], measurement: str, key: str) -> Iterator[Any]:
     """Yield the newest row of each series; a field whose newest value is older has none in it."""
     names = [f"{measurement}_{name}" for name in columns[2 if key else 1 :]]
     times: dict[Labels, dict[str, int]] = defaultdict(dict)
     values: dict[Labels, dict[str, float]] = defaultdict(dict)
-    for one in found:
+    for one in result:
         labels = dict(one["metric"])
         name, _, is_time = labels.pop("__name__"), labels.pop("db", ""), labels.pop(IS_TIME, "")
         value, series = float(one["value"][1]), tuple(sorted(labels.items()))
@@ -139,9 +139,9 @@ def _latest_rows(found: list[dict[str, Any]], columns: tuple[str, ...], measurem
         yield (newest * MS, *([dict(series).get(key, "")] if key else []), *row)
 
 
-def _count_row(found: list[dict[str, Any]], columns: tuple[str, ...], measurement: str) -> Iterator[Any]:
+def _count_row(series: list[dict[str, Any]], columns: tuple[str, ...], measurement: str) -> Iterator[Any]:
     """Yield the count, which an answer without series leaves out."""
-    yield (round(sum(float(one["value"][1]) for one in found)),)
+    yield (round(sum(float(one["value"][1]) for one in series)),)
 
 
 READERS: dict[str, Callable[..., Iterator[Any]]] = {
@@ -156,8 +156,8 @@ READERS: dict[str, Callable[..., Iterator[Any]]] = {
 
 def facts(page: bytes) -> dict[str, str]:
     """Return the server's version, if its build names one, and its flags that are set or matter."""
-    found = re.search(rb'^vm_app_version\{version="([^"]*)", short_version="([^"]*)"\}', page, re.MULTILINE)
-    version = (found[2] or found[1]).decode(errors="replace") if found else ""
+    match = re.search(rb'^vm_app_version\{version="([^"]*)", short_version="([^"]*)"\}', page, re.MULTILINE)
+    version = (match[2] or match[1]).decode(errors="replace") if match else ""
     flags = {
         name.decode(errors="replace"): value.decode(errors="replace")
         for name, value, is_set in _FLAG.findall(page)
@@ -168,7 +168,7 @@ def facts(page: bytes) -> dict[str, str]:
 
 def sizes(page: bytes) -> dict[str, int]:
     """Return the bytes of all values and of the index, whoever stored them."""
-    found = re.findall(rb'^vm_data_size_bytes\{type="(storage|indexdb)/[^"]*"\} ([-+0-9.eE]+)$', page, re.MULTILINE)
+    parts = re.findall(rb'^vm_data_size_bytes\{type="(storage|indexdb)/[^"]*"\} ([-+0-9.eE]+)$', page, re.MULTILINE)
     return {
-        part: sum(int(float(size)) for name, size in found if name.decode() == part) for part in ("storage", "indexdb")
+        part: sum(int(float(size)) for name, size in parts if name.decode() == part) for part in ("storage", "indexdb")
     }

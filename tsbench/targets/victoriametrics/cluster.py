@@ -68,16 +68,16 @@ class _NodesSession(CommandSession):
         """
         most = self._replicas if spare is None else spare
         limit_s = self._timeout_s if timeout_s is None else timeout_s
-        found, away = {}, []
+        answering, away = {}, []
         for number, node in self._nodes.items():
             try:
                 node.ping(limit_s)
-                found[number] = node
+                answering[number] = node
             except OpError as error:
                 away.append(f"node {number}: {error}")
                 if error.cause not in {"refused", "connection"} or len(away) >= most:
                     raise OpError(error.outcome, error.cause, "; ".join(away)) from error
-        return found
+        return answering
 
     def _complete(self) -> dict[int, VictoriaSession]:
         """Return the nodes that answer, when they have all that was acknowledged."""
@@ -95,20 +95,20 @@ class _NodesSession(CommandSession):
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of each node by part."""
         with decoded("VictoriaMetrics"):
-            found = self._of_each(lambda node: node.sizes(measurements))
-            return {f"node {number} {part}": size for number, parts in found.items() for part, size in parts.items()}
+            by_node = self._of_each(lambda node: node.sizes(measurements))
+            return {f"node {number} {part}": size for number, parts in by_node.items() for part, size in parts.items()}
 
     def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
         with decoded("VictoriaMetrics"):
-            found = [node.inventory(measurements, series=series).tables for node in self._complete().values()]
-            return Inventory(tuple(sorted({*chain.from_iterable(found)})))
+            tables = [node.inventory(measurements, series=series).tables for node in self._complete().values()]
+            return Inventory(tuple(sorted({*chain.from_iterable(tables)})))
 
     def counters(self) -> Mapping[str, float]:
         """Return the counters of all nodes together."""
         total = Counter[str]()
         with decoded("VictoriaMetrics"):
-            for found in self._of_each(lambda node: node.counters()).values():
-                total.update(found)
+            for values in self._of_each(lambda node: node.counters()).values():
+                total.update(values)
         return total
 
     def close(self) -> None:
@@ -203,21 +203,21 @@ class ClusterSession(_NodesSession):
             found_by_node = [node.query(statement, columns).records for node in nodes.values()]
             return Rows(columns, _newest(found_by_node, keyed=bool(more[0])))
         asked = export_of_counted(statement) if form == "count" else statement
-        found = merged([node.series(*request_of(asked)) for node in nodes.values()])
+        series = merged([node.series(*request_of(asked)) for node in nodes.values()])
         if form == "count":
-            return Rows(columns, [(sum(len(one["timestamps"]) for one in found),)])
-        return Rows(columns, list(answers.READERS[form](found, columns, measurement, *more)))
+            return Rows(columns, [(sum(len(one["timestamps"]) for one in series),)])
+        return Rows(columns, list(answers.READERS[form](series, columns, measurement, *more)))
 
     # --- facts
 
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of each node by part, and those that wait in vmagent."""
-        found, waiting = super().sizes(measurements), self._waiting()
-        return {**found, "waiting in vmagent": waiting} if waiting else found
+        parts, waiting = super().sizes(measurements), self._waiting()
+        return {**parts, "waiting in vmagent": waiting} if waiting else parts
 
     @decoded("VictoriaMetrics")
     def objects(self, measurements: Sequence[Measurement]) -> Sequence[ServerObject]:
-        return next((found for node in self._complete().values() if (found := node.objects(measurements))), ())
+        return next((there for node in self._complete().values() if (there := node.objects(measurements))), ())
 
     def counters(self) -> Mapping[str, float]:
         """Return the counters of all nodes together, and the bytes that wait in vmagent."""
@@ -272,17 +272,17 @@ class Queue:
     @classmethod
     def of(cls, page: bytes) -> Queue:
         """Return the queue that a page of vmagent's counters shows."""
-        found: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        totals: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
         for name, number, value in _FIGURE.findall(page):
-            found[name.decode()][int(number or 0)] += int(float(value))
-        total = {name: sum(values.values()) for name, values in found.items()}
+            totals[name.decode()][int(number or 0)] += int(float(value))
+        total = {name: sum(values.values()) for name, values in totals.items()}
         blocks = total.get("block_size_rows_count", 0)
         return cls(
             is_flushed=total.get("rows_pushed_after_relabel_total", 0) <= total.get("block_size_rows_sum", 0),
             undelivered=max(0, blocks - total.get("blocks_sent_total", 0) - total.get("packets_dropped_total", 0)),
-            pending=found["pending_data_bytes"],
-            sent=found["blocks_sent_total"],
-            made=found["rows_pushed_after_relabel_total"],
+            pending=totals["pending_data_bytes"],
+            sent=totals["blocks_sent_total"],
+            made=totals["rows_pushed_after_relabel_total"],
         )
 
     def bytes_for(self, number: int) -> int:
@@ -309,15 +309,15 @@ def merged(exports: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
             values.extend(line["values"])
         for labels, points in own.items():
             parts[labels].append(points)
-    found = []
+    points_ofs = []
     for labels, points_of in parts.items():
         times, values = points_of[0]
         if any(points != points_of[0] for points in points_of) or len({*times}) < len(times):
             pairs = {pair: None for points in points_of for pair in zip(*points, strict=True)}
             ordered = sorted(pairs, key=lambda pair: pair[0])
             times, values = [pair[0] for pair in ordered], [pair[1] for pair in ordered]
-        found.append({"metric": dict(labels), "timestamps": times, "values": values})
-    return found
+        points_ofs.append({"metric": dict(labels), "timestamps": times, "values": values})
+    return points_ofs
 
 
 # --- opening ----------------------------------------------------------------------------------------------------------

@@ -138,9 +138,9 @@ FIELDS = FieldsSchema("fields")
 
 def export_of_counted(statement: Statement) -> Statement:
     """Return the request for all points that the statement of a `Count` counts."""
-    found = re.search(rf"\((\{{.*\}})\[{EVER}\]", statement.text)
-    assert found is not None  # noqa: S101 - as `compile` makes it
-    return _export(found[1], None, None, *statement.params)
+    match = re.search(rf"\((\{{.*\}})\[{EVER}\]", statement.text)
+    assert match is not None  # noqa: S101 - as `compile` makes it
+    return _export(match[1], None, None, *statement.params)
 
 
 def _check(name: str, column: NDArray[np.generic], *, is_int: bool) -> None:

@@ -138,8 +138,8 @@ class VictoriaSession(HttpSession):
         document = orjson.loads(body)
         if document["status"] != "success":
             raise OpError(Outcome.FAILED, "statement", f"VictoriaMetrics: {document.get('error')}")
-        found: list[dict[str, Any]] = document["data"]["result"]
-        return found
+        answer: list[dict[str, Any]] = document["data"]["result"]
+        return answer
 
     def _newest_buckets(
         self,
@@ -153,21 +153,23 @@ class VictoriaSession(HttpSession):
         newest: str,
     ) -> list[tuple[Any, ...]]:
         """Return the newest buckets that have points, asking on from the newest older point where some have none."""
-        found = list(answers.bucket_rows(self.series("/api/v1/query_range", arguments), columns, measurement, "", size))
-        while len(found) < limit:
+        buckets = list(
+            answers.bucket_rows(self.series("/api/v1/query_range", arguments), columns, measurement, "", size)
+        )
+        while len(buckets) < limit:
             before = self.series("/api/v1/query", [("query", newest), ("time", f"{(start - 1) / 1_000:.3f}")])
             if not before:
                 break
             last = round(float(before[0]["value"][1]) * 1_000) // size
-            first = max(0, last - (limit - len(found)) + 1)
+            first = max(0, last - (limit - len(buckets)) + 1)
             due = [f"{((bucket + 1) * size - 1) / 1_000:.3f}" for bucket in (first, last)]
             times = [("start", due[0]), ("end", due[1]), ("step", f"{size}ms")]
             series = self.series("/api/v1/query_range", [("query", whole), *times])
             more = list(answers.bucket_rows(series, columns, measurement, "", size))
             if not more or first * size >= start:
                 raise OpError(Outcome.UNKNOWN, "protocol", "VictoriaMetrics: no bucket holds the newest point")
-            found, start = found + more, first * size
-        return sorted(found, key=lambda row: -row[0])[:limit]
+            buckets, start = buckets + more, first * size
+        return sorted(buckets, key=lambda row: -row[0])[:limit]
 
     # --- facts
 
@@ -202,10 +204,10 @@ class VictoriaSession(HttpSession):
     @decoded("VictoriaMetrics")
     def counters(self) -> Mapping[str, float]:
         """Return the server's counters, each the sum of all its kinds."""
-        found = answers.metrics(self.page())
-        if not found:
+        metrics = answers.metrics(self.page())
+        if not metrics:
             raise OpError(Outcome.FAILED, "protocol", "VictoriaMetrics: no counters at /metrics")
-        return found
+        return metrics
 
     # --- requests
 
@@ -292,12 +294,12 @@ class VictoriaEndpoint(HttpEndpoint):
 
 def parse(url: str, target: Target) -> VictoriaEndpoint:
     """Parse an endpoint."""
-    found = http.parse(url, target, VictoriaEndpoint)
-    if not re.fullmatch(r"tsbench\w*", found.path, re.ASCII):
+    endpoint = http.parse(url, target, VictoriaEndpoint)
+    if not re.fullmatch(r"tsbench\w*", endpoint.path, re.ASCII):
         why = "tsbench deletes all series whose label db is the endpoint's path, which must be tsbench or begin so"
-        raise UserMistake(f"'{found.shown}': {why}; write {target.form}")
-    if not re.fullmatch(r"(?:[1-9]\d{0,5}[hdwy])?", found.options.get("retention", "")):
-        raise UserMistake(f"retention={found.options['retention']}: write the server's own, such as 30d or 1y")
-    if not re.fullmatch(r"[1-9]\d?", found.options.get("replicas", "1")):
-        raise UserMistake(f"replicas={found.options['replicas']}: write the number of nodes that store each point")
-    return found
+        raise UserMistake(f"'{endpoint.shown}': {why}; write {target.form}")
+    if not re.fullmatch(r"(?:[1-9]\d{0,5}[hdwy])?", endpoint.options.get("retention", "")):
+        raise UserMistake(f"retention={endpoint.options['retention']}: write the server's own, such as 30d or 1y")
+    if not re.fullmatch(r"[1-9]\d?", endpoint.options.get("replicas", "1")):
+        raise UserMistake(f"replicas={endpoint.options['replicas']}: write the number of nodes that store each point")
+    return endpoint

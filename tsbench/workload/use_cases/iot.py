@@ -72,8 +72,10 @@ def _walk(name: str, step: float, low: float, high: float, start: Uniform | Fixe
 def _cut(values: Floats, decimals: int) -> Floats:
     """Return the values without further decimals, as TSBS cuts them off."""
     scale = 10.0**decimals
-    found: Floats = np.trunc(values.astype(np.float64) * scale) / scale + 0.0  # without a minus before a zero
-    return found
+    shortened_values: Floats = (
+        np.trunc(values.astype(np.float64) * scale) / scale + 0.0
+    )  # without a minus before a zero
+    return shortened_values
 
 
 _DECIMALS = {"latitude": 5, "longitude": 5, "fuel_consumption": 1, "fuel_state": 1}
