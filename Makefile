@@ -11,6 +11,7 @@
 # make faults       makes 111 faults while real commands run, damages the answers of six databases in 30 runs each, and Ctrl-C at
 #                   100 moments, and prints what came of each (ARGS='--damage 30', ARGS='--interrupts 60 --on DuckDB,SQLite,MariaDB')
 # make kills        kills nodes of servers at 20 seeded moments each, and prints what was lost (ARGS='--times 5 --only postgres')
+# make nightly      runs CI with what guards what rarely changes: all tests, as two users, faults, kills, dialogues, validation (hours)
 # make dialogues    lets clients talk to 10,000 servers that say anything, and prints what came of it (ARGS='--seed x')
 # make docstrings   prints 30 public docstrings, to be understood without the code; make docstrings ARGS='--seed 7'
 # make check-install  shows that an install needs no compiler, in a fresh environment
@@ -21,7 +22,7 @@ UV_VERSION := 0.13.8
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: mysql quickstart test bench lint manipulations validation faults kills dialogues docstrings format check-install lock venv clean
+.PHONY: mysql quickstart test bench lint nightly manipulations validation faults kills dialogues docstrings format check-install lock venv clean
 
 quickstart: venv
 	$(BIN)/tsbench run scenarios/quickstart.toml $(ARGS)
@@ -36,6 +37,9 @@ lint: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+nightly:
+	.ci/run nightly
 
 manipulations: venv
 	$(BIN)/python -m tests.check.manipulated $(ARGS)

@@ -75,6 +75,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="a test that skips is a failure if all that it is marked with is NAME (may be given several times)",
     )
     parser.addoption("--slow", action="store_true", help="also run the tests that take seconds each, as --require does")
+    parser.addoption("--nightly", action="store_true", help="also run the tests that guard what rarely changes")
     parser.addoption("--update-snapshots", action="store_true", help="write what is compiled now as the new snapshots")
 
 
@@ -82,6 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in SERVER_MARKS:
         config.addinivalue_line("markers", f"{name}: needs that server")
     config.addinivalue_line("markers", "slow: left out of a run of all tests without --slow or --require")
+    config.addinivalue_line("markers", "nightly: left out of a run of all tests without --nightly: make nightly")
     config.addinivalue_line("markers", "contract: what every database must do, whoever started its server")
     config.addinivalue_line(
         "markers", "every_user: of what root and an ordinary user differ in: servers, files, rights"
@@ -92,30 +94,34 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.dont_write_bytecode = False
 
 
-def _leaves_out_slow(config: pytest.Config) -> bool:
-    """Return True if all tests are run as somebody does who changes the code: in three minutes."""
+def _left_out(config: pytest.Config) -> list[str]:
+    """Return the marks that a run of all tests leaves out, as somebody wants it who changes the code."""
     if (given := getattr(config, "workerinput", None)) is not None:
-        return bool(given["leaves_out_slow"])
+        return list(given["left_out"])
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.getoption("--nightly"):
+        return []
     asked = config.getoption("--slow") or config.getoption("--require") or config.getoption("-m")
-    return not asked and config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    return ["nightly"] if asked else ["nightly", "slow"]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker of xdist, which is given all tests by name."""
-    node.workerinput["leaves_out_slow"] = _leaves_out_slow(node.config)
+    node.workerinput["left_out"] = _left_out(node.config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if _leaves_out_slow(config):
-        slow = [item for item in items if item.get_closest_marker("slow")]
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    marks = _left_out(config)
+    out = [item for item in items if any(map(item.get_closest_marker, marks))]
+    config.hook.pytest_deselected(items=out)
+    items[:] = [item for item in items if item not in {*out}]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if _leaves_out_slow(config):
-        terminalreporter.write_line("Tests marked slow were left out; make test ARGS=--slow runs them, too.")
+    if marks := _left_out(config):
+        options = " ".join(f"--{mark}" for mark in marks)
+        text = f"Tests marked {' or '.join(marks)} were left out; make test ARGS='{options}' runs them, too."
+        terminalreporter.write_line(text)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
