@@ -32,6 +32,8 @@ from tsbench.scenario import matrix
 from tsbench.scenario.file import scenario_file
 from tsbench.scenario.file_keys import SearchPart
 from tsbench.scenario.spec import Scenario, select
+from tsbench.scenario.types import FILE
+from tsbench.scenario.use_case import UseCaseFile
 from tsbench.scenario.validation import check_spec
 from tsbench.targets import duckdb, registry
 from tsbench.targets.credentials import refuse_secrets
@@ -245,6 +247,10 @@ def test_the_scenarios_are_good_ones_and_so_are_their_parts(tmp_path: Path, subt
 def expect_good(block: str, tmp_path: Path) -> None:
     """Verify that a scenario, or a part of one, has as many cells as it says, and that all of them could run."""
     document = tomllib.loads(block)
+    if "about" in document:  # a use case, for the scenario below it
+        UseCaseFile.model_validate(document, context=FILE)
+        (tmp_path / "pumps.toml").write_text(block, encoding="utf-8")
+        return
     if "world" not in document:  # a part of a scenario
         whole = tomllib.loads(TINY)
         for key, value in document.items():
@@ -262,7 +268,11 @@ def expect_good(block: str, tmp_path: Path) -> None:
 
 def _cells(document: dict[str, Any]) -> int:
     count = 1
-    axes = [*document.get("matrix", {}).values()]
+    axes = [
+        axis
+        for part in document.get("matrix", {}).values()
+        for axis in (part.values() if isinstance(part, dict) else [part])
+    ]
     if "search" in document:
         axes += SearchPart.model_validate(document["search"]).values.values()
     for values in axes:

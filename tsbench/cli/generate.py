@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from pathlib import Path  # noqa: TC003 - typer evaluates the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -15,7 +15,7 @@ from tsbench.encode import FORMAT_NAMES
 from tsbench.errors import UserMistake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tsbench.workload.world import World, WorldSpec
 
@@ -58,7 +58,6 @@ def generate(
     from tsbench.cli.progress import CellProgress
     from tsbench.run import generate as generator
     from tsbench.scenario.validation import YES, points_of, too_many_points
-    from tsbench.workload.world import WorldSpec
 
     given = given_options(context)
     if scenario is not None:
@@ -67,11 +66,13 @@ def generate(
     else:
         if unfit := given & {"only", "override"}:
             raise UserMistake(f"{_option(unfit)} needs --scenario")
-        start_ns, end_ns = _times(start, end)
-        spec = WorldSpec(use_case, scale, seed, start_ns, parsed("--interval", interval, _above_zero), form=devops)
+        parsed("--interval", interval, _above_zero)
+        world = world_of(use_case, scale, start, end, interval, seed, devops, may_be_empty=True)
+        end_ns = world["start"] + world.pop("window")
+        spec = world_spec(world)
         keys = "--start, --end, --interval or --scale"
     ticks = max(0, -(-(end_ns - spec.start_ns) // spec.interval_ns))
-    points = points_of(spec.use_case, spec.form, spec.scale, ticks)
+    points = points_of(spec, ticks)
     if not yes and (why := too_many_points(points)):
         raise UserMistake(f"this would {why[0]}; change {keys}, {YES}")
     chosen = generator.checked(spec, end_ns, form, measurement)[-1]  # before the file is opened
@@ -154,7 +155,6 @@ def queries(
     """Write queries into a file that serves every database, or show what they compile to."""
     from tsbench.model import Window
     from tsbench.run.generate import output
-    from tsbench.scenario.parts import WorldPart
     from tsbench.workload.queries import Misfit, fit
     from tsbench.workload.query_files import MS, head_line, made
     from tsbench.workload.world import World
@@ -162,7 +162,7 @@ def queries(
     keys = world_of(use_case, scale, start, end, interval, seed, form)
     window_ns = keys.pop("window")
     try:
-        world = World(WorldPart.model_validate(keys).spec(MS))
+        world = World(world_spec(keys, MS))
         loaded = Window(world.time_ns(0), world.time_ns(world.ticks(window_ns)))
         for one in kind:
             fit(one, world, loaded)
@@ -202,19 +202,32 @@ def _show(name: str, world: World, lines: Sequence[bytes]) -> None:
             stdout.print()
 
 
-def world_of(use_case: str, scale: int, start: str, end: str, interval: str, seed: int, form: str) -> dict[str, Any]:
+def world_spec(keys: Mapping[str, Any], resolution_ns: int = 1) -> WorldSpec:
+    """Return the parameters of the world with these keys of [world]; raises UserMistake if one is wrong."""
+    from tsbench.scenario.parts import WorldPart
+
+    try:
+        return WorldPart.model_validate(keys).spec(resolution_ns)
+    except ValueError as error:
+        raise UserMistake(str(error).splitlines()[0]) from None
+
+
+def world_of(
+    use_case: str, scale: int, start: str, end: str, interval: str, seed: int, form: str, *, may_be_empty: bool = False
+) -> dict[str, Any]:
     """Return [world] as `tsbench generate` has it from the same options, and the `window` that is loaded, in ns."""
+    from tsbench.scenario.use_case import resolved
+
     start_ns, end_ns = _times(start, end)
     interval_ns = parsed("--interval", interval, units.parse_duration_ns)
-    if end_ns <= start_ns:
+    if end_ns <= start_ns and not may_be_empty:
         raise UserMistake("the end is not after the start: there is nothing to load; give a later --end")
-    return {
+    keys = {
         "use_case": use_case,
         "scale": scale,
         "start": start_ns,
         "interval": interval_ns,
         "seed": seed,
         "form": form,
-        "streams": 1,
-        "window": end_ns - start_ns,
     }
+    return {**resolved(keys, Path()), "window": max(0, end_ns - start_ns)}

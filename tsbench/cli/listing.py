@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,36 @@ def use_case_table() -> Table:
         names = ", ".join(layout.name for layout in layouts)
         table.add_row(name, names, str(fields), ", ".join(tag.name for tag in case.tags), ", ".join(case.forms))
     return table
+
+
+def use_case_page(name: str) -> str:
+    """Return the tags, fields and kinds of query of a use case, by its name or file, and points of each measurement."""
+    from tsbench.encode import line_protocol
+    from tsbench.scenario.parts import WorldPart
+    from tsbench.scenario.use_case import resolved
+    from tsbench.workload.use_cases import USE_CASES
+    from tsbench.workload.world import World
+
+    try:
+        world = World(WorldPart.model_validate({**resolved({"use_case": name}, Path()), "streams": 1}).spec())
+    except ValueError as error:
+        raise UserMistake(str(error).splitlines()[0]) from None
+    case = world.spec.case or USE_CASES[name]
+    lines = [case.doc, "", f"tags: {', '.join(f'{tag} ({_examples(world.texts(tag))})' for tag in world.tags())}"]
+    for batch in islice(world.batches(0, points=1_000), len(world.measurements)):
+        m = batch.measurement
+        own = f", own tags {', '.join(m.own_tags)}" if m.own_tags else ""
+        size = len(line_protocol.encode(batch)) / len(batch)
+        lines += ["", f"{m.name}: {len(m.fields)} fields{own}, {size:.0f} bytes a point as line protocol"]
+        lines += [f"  {field.name}: {field.kind}{f', {field.unit}' if field.unit else ''}" for field in m.fields]
+        lines += ["", *(line.decode() for line in line_protocol.encode_singles(batch.rows(0, 5)))]
+    lines += ["", *(f"query {kind}: {made.doc}" for kind, made in world.kinds.items())]
+    return "\n".join(map(printable_line, lines)).rstrip()
+
+
+def _examples(texts: Sequence[str]) -> str:
+    more = ", ..." if len(texts) > 3 else ""
+    return ", ".join(texts[:3]) + more
 
 
 def query_table() -> Table:

@@ -161,10 +161,20 @@ class What(StrEnum):
 
 
 @app.command(name="list")
-def list_(what: Annotated[What, typer.Argument(help="What to list.")]) -> None:
+def list_(
+    what: Annotated[What, typer.Argument(help="What to list.")],
+    shown: Annotated[
+        str | None, typer.Option("--show", metavar="NAME|FILE", help="Show one use case, with points of it.")
+    ] = None,
+) -> None:
     """List targets with their schemas, use cases, query kinds, or scenarios."""
     from tsbench.cli import listing
 
+    if shown is not None:
+        if what is not What.USE_CASES:
+            raise UserMistake("--show belongs to `tsbench list use-cases`")
+        stdout.print(listing.use_case_page(shown), markup=False, highlight=False, soft_wrap=True)
+        return
     listing.show(listing.TABLES[what.value]())
 
 

@@ -98,7 +98,7 @@ def _expect_wanted(spec: RunSpec, limit: int | None, *, yes: bool) -> None:
     from tsbench.scenario.validation import YES, points_of, too_many_points
 
     world = spec.world
-    points = points_of(world.use_case, world.form, world.scale, spec.load.window // world.interval)
+    points = points_of(world.spec(), spec.load.window // world.interval)
     if not yes and (why := too_many_points(min(points, limit or points))):
         raise UserMistake(f"this would {why[0]}; change --start, --end, --interval or --scale, {YES}")
 

@@ -313,7 +313,7 @@ def _planned(subject: _Subject, answered: Iterable[str]) -> Findings:
     figures: dict[str, Any] = {}
     texts: dict[str, Any] = {}
     asked = (op.query for op in spec.op if op.query is not None)
-    for kind in dict.fromkeys([*asked, *(kind for kind in answered if kind in queries.QUERIES)]):
+    for kind in dict.fromkeys([*asked, *(kind for kind in answered if kind in queries.kinds_of(gold.world))]):
         query = queries.make(kind, gold.world, gold.loaded, spec.world.seed, AFTER)
         try:
             statement = subject.server.schema.compile(query)

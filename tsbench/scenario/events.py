@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from tsbench.scenario.parts import MAX_NODES, MAX_RATE, MAX_USERS, Part
-from tsbench.scenario.types import DurationNs
+from tsbench.scenario.parts import MAX_NODES, MAX_RATE, MAX_USERS
+from tsbench.scenario.types import DurationNs, Part
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:

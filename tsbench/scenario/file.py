@@ -40,8 +40,8 @@ def scenario_file(path: Path) -> Path:
     return path if path.suffix or path.exists() else shipped().get(path.as_posix(), path)
 
 
-def read_document(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return the text of a scenario file and its tables.
+def read_document(path: Path, what: str = "scenario") -> tuple[str, dict[str, Any]]:
+    """Return the text of a scenario file, or another one that is a `what`, and its tables.
 
     Raises
     ------
@@ -49,17 +49,17 @@ def read_document(path: Path) -> tuple[str, dict[str, Any]]:
         If the file cannot be read, is too large, is not TOML, or nests too deep.
     """
     try:
-        expect_regular(path, "choose a scenario file")
+        expect_regular(path, f"choose a {what} file")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            raise UserMistake(f"{path}: is larger than {MAX_BYTES:,} bytes; choose a scenario file")
+            raise UserMistake(f"{path}: is larger than {MAX_BYTES:,} bytes; choose a {what} file")
         text = content.decode()
         return text, parse_toml(text)
     except FileNotFoundError:
         near = difflib.get_close_matches(path.stem, [p.stem for p in path.parent.glob("*.toml")], 1)
-        hint = f"did you mean {path.with_stem(near[0])}?" if near else "see `tsbench list scenarios`"
-        raise UserMistake(f"{path}: no such scenario; {hint}") from None
+        hint = f"did you mean {path.with_stem(near[0])}?" if near else f"see `tsbench list {what.replace(' ', '-')}s`"
+        raise UserMistake(f"{path}: no such {what}; {hint}") from None
     except OSError as error:
         raise UserMistake(f"{path}: {error.strerror}") from None
     except ValueError as error:

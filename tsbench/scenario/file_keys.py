@@ -10,7 +10,7 @@ from tsbench.errors import UserMistake
 from tsbench.measure.gates import parse_figure
 from tsbench.scenario.file import explain
 from tsbench.scenario.matrix import CASE, MAX_NAME
-from tsbench.scenario.parts import Part
+from tsbench.scenario.types import Part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

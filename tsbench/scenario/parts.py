@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from tsbench import units
 from tsbench.measure.settling import LEAST_S
 from tsbench.model import WriteMode
-from tsbench.scenario.types import STEADY, DurationNs, Mode, SecondsNs, SizeBytes, TimeNs, Waits, WarmupNs
+from tsbench.scenario.types import STEADY, DurationNs, Mode, Part, SecondsNs, SizeBytes, TimeNs, Waits, WarmupNs
+from tsbench.scenario.use_case import UseCaseFile
 from tsbench.servers import cgroup
-from tsbench.text import printable
 from tsbench.units import NS_PER_S
 from tsbench.workload.world import Disorder, WorldSpec
 
@@ -48,29 +49,13 @@ _LEAST_LIMIT_S = LEAST_S + 10  # the counts of a second arrive a little later
 Share = Annotated[float, Field(ge=0, le=0.5)]
 
 
-class Part(BaseModel):
-    """Base of the tables of a scenario file: unknown keys and values of another type are errors; values are immutable.
-
-    `true` is no number, `"4"` no whole number and `"yes"` no boolean; a whole number will do where a number is wanted.
-    """
-
-    # Each table is built as a part of the whole scenario anyway; alone as well would take every process 0.1 s.
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, defer_build=True)
-
-    @field_validator("*", mode="after")
-    @classmethod
-    def _printable(cls, value: Any) -> Any:
-        texts = [value] if isinstance(value, str) else [*value, *value.values()] if isinstance(value, dict) else []
-        if any(printable(text) != text for text in texts if isinstance(text, str)):
-            raise ValueError("has a character that cannot be shown, such as a control character; take it out")
-        return value
-
-
 class WorldPart(Part):
     """[world]: the simulated data and its seed."""
 
     use_case: str
-    """The simulated world with its measurements, fields and tags (`tsbench list use-cases`)."""
+    """The simulated world (`tsbench list use-cases`), or the file that describes one, such as `pumps.toml`."""
+    described: SkipJsonSchema[UseCaseFile | None] = None
+    """What the file says."""
     scale: Annotated[int, Field(ge=1, le=MAX_SCALE)] = 100
     """Number of hosts or devices."""
     interval: Annotated[DurationNs, Field(gt=0)] = 10 * units.NS_PER_S
@@ -111,6 +96,7 @@ class WorldPart(Part):
             decimals=self.decimals,
             disorder=disorder,
             resolution_ns=resolution_ns,
+            case=None if self.described is None else self.described.case(self.use_case, self.interval),
         )
 
 
@@ -292,7 +278,7 @@ class TargetPart(Part):
     """Restart the server after the load, with its files out of the page cache, and measure without a warm-up.
 
     The first op of each kind is reported by itself. Only where tsbench starts the server."""
-    settings: dict[str, str] = {}
+    settings: dict[str, str] = Field(default_factory=dict)
     """Settings of the server that tsbench starts, as the page of the database says; values are text."""
 
     model_config = ConfigDict(populate_by_name=True)

@@ -15,7 +15,7 @@ from tsbench.workload.queries import QUERIES
 from tsbench.workload.use_cases import USE_CASES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pydantic import BaseModel
 
@@ -27,9 +27,9 @@ def json_schema(lists: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
     """
     document = _document(lists)
     parts = document["$defs"]
-    parts["WorldPart"]["properties"]["use_case"]["enum"] = sorted(USE_CASES)
+    _suggest(parts["WorldPart"]["properties"]["use_case"], USE_CASES, pattern=r"\.toml$")
     parts["TargetPart"]["properties"]["name"]["enum"] = sorted(TARGETS)
-    parts["Op"]["properties"]["query"]["enum"] = sorted(QUERIES)
+    _suggest(parts["Op"]["properties"]["query"], QUERIES)
     needed = {name: parts[model].pop("required") for name, model in _FILLED_BY_A_MATRIX.items()}
     document["if"] = {"not": {"required": ["matrix"]}}
     document["then"] = {
@@ -37,6 +37,12 @@ def json_schema(lists: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
         "properties": {name: {"required": keys} for name, keys in needed.items()},
     }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_without(UNIT, document)}
+
+
+def _suggest(place: dict[str, Any], names: Iterable[str], **other: str) -> None:
+    """Let a key have a built-in name, which editors propose, or another text."""
+    place["anyOf"] = [{"enum": sorted(names)}, {"type": "string", **other}]
+    place.pop("type", None)
 
 
 _FILLED_BY_A_MATRIX = {"world": "WorldPart", "target": "TargetPart"}

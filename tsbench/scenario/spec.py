@@ -27,18 +27,17 @@ from tsbench.scenario.parts import (
     DrivePart,
     LoadPart,
     Op,
-    Part,
     ServerPart,
     Step,
     TargetPart,
     TimeoutPart,
     WorldPart,
 )
-from tsbench.scenario.types import FILE
+from tsbench.scenario.types import FILE, Part
+from tsbench.scenario.use_case import resolved
 from tsbench.targets.registry import TARGETS
 from tsbench.text import listed
-from tsbench.workload.use_cases import USE_CASES
-from tsbench.workload.world import World
+from tsbench.workload.world import World, layouts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -159,7 +158,7 @@ class RunSpec(Job):
         """
         if self.block is not None:
             return self.block
-        is_one = len(USE_CASES[self.world.use_case].forms[self.world.form]) == 1
+        is_one = len(layouts_of(self.world.spec())) == 1
         if not self.op:  # the writes of a bare locustfile are known only when it makes them
             return 10_000 if is_one else 1_000
         sizes = [op.write for op in self.op if op.write is not None]
@@ -301,6 +300,7 @@ class Scenario:
         for key, value in chosen.items():
             with naming(f"matrix.{key}: ", ValueError):
                 matrix.choose(document, key, value)
+        document["world"] = resolved(document.get("world"), self.path.parent)
         if matrix.value_at(document, "target.cold") is True:
             document["drive"] = _without_warmup(document.get("drive", {}))
         taken = next((key for key in document if key in INTERNAL), None)

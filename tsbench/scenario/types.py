@@ -6,16 +6,35 @@ import time
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
 from tsbench import units
 from tsbench.model import WriteMode
+from tsbench.text import printable
 
 if TYPE_CHECKING:
     from pydantic import ValidationInfo
 
 FILE = "file"
 """Validation context for users' files, where a number without a unit is an error (spec.json has numbers in ns)."""
+
+
+class Part(BaseModel):
+    """Base of the tables of a scenario file: unknown keys and values of another type are errors; values are immutable.
+
+    `true` is no number, `"4"` no whole number and `"yes"` no boolean; a whole number will do where a number is wanted.
+    """
+
+    # Each table is built as a part of the whole scenario anyway; alone as well would take every process 0.1 s.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, defer_build=True)
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _printable(cls, value: Any) -> Any:
+        texts = [value] if isinstance(value, str) else [*value, *value.values()] if isinstance(value, dict) else []
+        if any(printable(text) != text for text in texts if isinstance(text, str)):
+            raise ValueError("has a character that cannot be shown, such as a control character; take it out")
+        return value
 
 
 def _duration(value: Any, info: ValidationInfo) -> Any:

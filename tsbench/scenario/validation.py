@@ -15,7 +15,7 @@ from tsbench.targets.target import Access, require_driver
 from tsbench.text import suggestion
 from tsbench.units import NS_PER_S, format_rough_duration, format_size
 from tsbench.workload import queries
-from tsbench.workload.use_cases import USE_CASES
+from tsbench.workload.world import layouts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tsbench.scenario.spec import Job, RunSpec
     from tsbench.targets.base import Schema
     from tsbench.targets.target import Target
-    from tsbench.workload.world import World
+    from tsbench.workload.world import World, WorldSpec
 
 
 def check_spec(spec: RunSpec, place: str) -> None:
@@ -215,20 +215,18 @@ def expect_plausible(path: Path, cells: Sequence[RunSpec]) -> None:
 def first_points(cell: RunSpec) -> int:
     """Return the number of points that a cell stores before it is measured."""
     world = cell.world
-    return points_of(world.use_case, world.form, world.scale, -(-cell.load.window // world.interval))
+    return points_of(world.spec(), -(-cell.load.window // world.interval))
 
 
 def first_bytes(cell: RunSpec) -> int:
     """Return the size of these points, with times and values as numbers of 8 bytes."""
-    use_case, ticks = USE_CASES.get(cell.world.use_case), -(-cell.load.window // cell.world.interval)
-    layouts = use_case.forms.get(cell.world.form, ()) if use_case is not None else ()
-    return 8 * cell.world.scale * ticks * sum(1 + len(layout.fields) for layout in layouts)
+    ticks = -(-cell.load.window // cell.world.interval)
+    return 8 * cell.world.scale * ticks * sum(1 + len(layout.fields) for layout in layouts_of(cell.world.spec()))
 
 
-def points_of(use_case: str, form: str, scale: int, ticks: int) -> int:
+def points_of(world: WorldSpec, ticks: int) -> int:
     """Return the number of points of a world; 0 for a use case or form that does not exist."""
-    forms = USE_CASES[use_case].forms if use_case in USE_CASES else {}
-    return scale * ticks * len(forms.get(form, ()))
+    return world.scale * ticks * len(layouts_of(world))
 
 
 def too_many_points(points: int) -> tuple[str, str] | None:

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 from tsbench.errors import UserMistake
 from tsbench.measure import gates
 from tsbench.scenario.file import explain, read_document
-from tsbench.scenario.parts import Part
+from tsbench.scenario.types import Part
 from tsbench.text import listed, shortened
 from tsbench.units import parse_duration_ns
 

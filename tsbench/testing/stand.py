@@ -20,7 +20,7 @@ from tsbench.results.ledger import read_ledgers
 from tsbench.run.bulk_load import bulk_load
 from tsbench.testing.oracle import Oracle
 from tsbench.units import NS_PER_S
-from tsbench.workload.queries import QUERIES, fit
+from tsbench.workload.queries import fit, kinds_of
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def world_of(use_case: str, scale: int, *, interval_s: int, streams: int = 2, **
 def fitting(world: World, loaded: Window) -> list[str]:
     """Return the kinds of query that fit a world of which a window is loaded."""
     found = []
-    for name in QUERIES:
+    for name in kinds_of(world):
         try:
             fit(name, world, loaded)
         except ValueError:

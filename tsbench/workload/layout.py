@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ from tsbench.model import Codes, Field, Measurement
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from tsbench.model import Query, Window
     from tsbench.workload.processes import Process
     from tsbench.workload.random_numbers import Bits, Floats
 
@@ -35,6 +36,10 @@ class Tag:
     choices: tuple[str, ...] = ()
     within: str = ""
     choices_by: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    weights: tuple[float, ...] = ()
+    """How often each choice is drawn, in proportion; all alike without."""
+    per: str = ""
+    """The tag whose series with one value share the value of this one."""
 
     def draw(self, bits: Bits, series: int, others: Mapping[str, Codes]) -> Codes:
         """Return this tag's value for every series; `others` holds the tags that were drawn before."""
@@ -42,6 +47,8 @@ class Tag:
             values = tuple(self.text(self.first + i) for i in range(series))
             return Codes(np.arange(series, dtype=np.int32), values)
         drawn = bits.uniform(1, series)[0]
+        if self.per:
+            drawn = drawn[others[self.per].codes % series]
         if self.within:
             outer = others[self.within]
             lists = dict(self.choices_by)
@@ -50,6 +57,10 @@ class Tag:
             chosen = starts[outer.codes] + (drawn * counts[outer.codes]).astype(np.int64)
             values = tuple(choice for value in outer.values for choice in lists[value])
             return Codes(chosen.astype(np.int32), values)
+        if self.weights:
+            ends = np.cumsum(self.weights)
+            codes = np.searchsorted(ends / ends[-1], drawn, side="right").astype(np.int32)
+            return Codes(np.minimum(codes, len(self.choices) - 1), self.choices)
         if self.choices:
             return Codes((drawn * len(self.choices)).astype(np.int32), self.choices)
         numbers, codes = np.unique((drawn * self.count).astype(np.int64), return_inverse=True)
@@ -74,6 +85,57 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
+class Pick:
+    """The random choices for one query: a measurement, its fields, a window, the keys (None: every series), a fleet."""
+
+    measurement: Measurement
+    fields: tuple[str, ...]
+    window: Window
+    keys: tuple[str, ...] | None
+    fleet: str = ""
+
+
+Build: TypeAlias = "Callable[[Pick], Query]"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryKind:
+    """A family of queries with the same form and random parameters.
+
+    Parameters
+    ----------
+    doc
+        One sentence for people.
+    build
+        Function that makes the query from the random choices.
+    length_ns
+        Length of the window; 0 means one interval of the world.
+    share
+        Length of the window as a share of the loaded time, in place of `length_ns`.
+    keys
+        Number of series to choose; 0 means all.
+    fields
+        Number of the measurement's fields, from the first on; 0 means all.
+    measurements
+        Names of the measurements, of which queries take one in turn; empty means the world's first.
+    use_cases
+        Names of the use cases that have such queries; None means any.
+    fleet
+        Whether to choose a value of the tag `fleet`.
+    """
+
+    doc: str
+    build: Build
+    length_ns: int = 0
+    share: float = 0.0
+    keys: int = 0
+    fields: int = 0
+    measurements: tuple[str, ...] = ()
+    use_cases: tuple[str, ...] | None = None
+    fleet: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class UseCase:
     """A simulated world: the tags that all measurements share, and the measurements per form.
 
@@ -86,6 +148,8 @@ class UseCase:
     tags: tuple[Tag, ...]
     forms: Mapping[str, tuple[Layout, ...]]
     peer_disorder: tuple[tuple[str, Any], ...] = ()
+    queries: Mapping[str, QueryKind] = field(default_factory=dict)
+    """Its own kinds of query, beside those that any world has."""
 
     def measurement(self, layout: Layout) -> Measurement:
         """Return the measurement that a layout describes."""

@@ -7,9 +7,8 @@ the stocks' two study B's, the `raw` ones study D's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
@@ -17,13 +16,15 @@ import numpy as np
 from tsbench.model import Above, Analysis, Bucketed, Grouped, Latest, LatestBuckets, Query, Raw, Window
 from tsbench.text import suggestion
 from tsbench.units import NS_PER_S, format_duration
+from tsbench.workload.layout import Pick, QueryKind
 from tsbench.workload.random_numbers import Bits
 from tsbench.workload.use_cases.sensors import SENSORS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
     from tsbench.model import Measurement
+    from tsbench.workload.layout import Build
     from tsbench.workload.world import World
 
 MINUTE_NS = 60 * NS_PER_S
@@ -34,63 +35,12 @@ _BLOCK = 64
 """Number of successive queries of a kind that draw their random numbers together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
-    """The random choices for one query: a measurement, its fields, a window, the keys (None: every series), a fleet."""
-
-    measurement: Measurement
-    fields: tuple[str, ...]
-    window: Window
-    keys: tuple[str, ...] | None
-    fleet: str = ""
-
-
-Build: TypeAlias = "Callable[[Pick], Query]"
-
-
 class Misfit(ValueError):  # noqa: N818 - the query is one, no error of the program
     """A kind of query does not fit a world; `key` is the scenario's key that could be changed, "" if none can."""
 
     def __init__(self, text: str, key: str = "") -> None:
         super().__init__(text)
         self.key = key
-
-
-@dataclass(frozen=True, slots=True)
-class QueryKind:
-    """A family of queries with the same form and random parameters.
-
-    Parameters
-    ----------
-    doc
-        One sentence for people.
-    build
-        Function that makes the query from the random choices.
-    length_ns
-        Length of the window; 0 means one interval of the world.
-    share
-        Length of the window as a share of the loaded time, in place of `length_ns`.
-    keys
-        Number of series to choose; 0 means all.
-    fields
-        Number of the measurement's fields, from the first on; 0 means all.
-    measurements
-        Names of the measurements, of which queries take one in turn; empty means the world's first.
-    use_cases
-        Names of the use cases that have such queries; None means any.
-    fleet
-        Whether to choose a value of the tag `fleet`.
-    """
-
-    doc: str
-    build: Build
-    length_ns: int = 0
-    share: float = 0.0
-    keys: int = 0
-    fields: int = 0
-    measurements: tuple[str, ...] = ()
-    use_cases: tuple[str, ...] | None = None
-    fleet: bool = False
 
 
 def _bucketed(pick: Pick, bucket_ns: int) -> Query:
@@ -245,6 +195,11 @@ QUERIES: dict[str, QueryKind] = {
 }
 
 
+def kinds_of(world: World) -> Mapping[str, QueryKind]:
+    """Return the kinds of query that a world knows by name: its use case's own, and the built-in ones."""
+    return {**QUERIES, **world.kinds} if world.kinds else QUERIES
+
+
 def make(name: str, world: World, loaded: Window, seed: int, number: int) -> Query:
     """Return query `number` of a kind: a pure function of the arguments.
 
@@ -257,7 +212,7 @@ def make(name: str, world: World, loaded: Window, seed: int, number: int) -> Que
         If the kind does not fit (see `fit`).
     """
     fit(name, world, loaded)
-    kind = QUERIES[name]
+    kind = kinds_of(world)[name]
     block, row = divmod(number, _BLOCK)
     when, *who = _drawn(name, seed, block, 1 + kind.keys + kind.fleet)[row]
     fleets = world.texts("fleet") if kind.fleet else ()
@@ -297,9 +252,10 @@ def fit(name: str, world: World, loaded: Window) -> None:
     Misfit
         If the kind is unknown, belongs to another use case, or needs more time or series than are loaded.
     """
-    kind = QUERIES.get(name)
+    kinds = kinds_of(world)
+    kind = kinds.get(name)
     if kind is None:
-        raise Misfit(f"there is no query '{name}'; {suggestion(name, QUERIES)}")
+        raise Misfit(f"there is no query '{name}'; {suggestion(name, kinds)}")
     use_case = world.spec.use_case
     if kind.use_cases is not None and use_case not in kind.use_cases:
         wanted = " or ".join(kind.use_cases)

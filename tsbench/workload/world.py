@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tsbench.model import Measurement
-    from tsbench.workload.layout import Layout, UseCase
+    from tsbench.workload.layout import Layout, QueryKind, UseCase
 
 __all__ = ["Disorder", "World", "WorldSpec"]
 
@@ -51,6 +51,8 @@ class WorldSpec:
     decimals: int | None = None
     disorder: Disorder = field(default_factory=Disorder)
     resolution_ns: int = 1
+    case: UseCase | None = field(default=None, compare=False, repr=False)
+    """The use case itself, of a user's file; else `use_case` is the name of a built-in one."""
 
 
 class World:
@@ -73,6 +75,8 @@ class World:
             spec = replace(spec, disorder=Disorder(**dict(use_case.peer_disorder)))
         self.spec = spec
         self._layouts = use_case.forms[spec.form]
+        self.kinds: Mapping[str, QueryKind] = use_case.queries
+        """Kinds of query that only this use case has."""
         self.measurements: tuple[Measurement, ...] = tuple(use_case.measurement(layout) for layout in self._layouts)
         self._shared: dict[str, Codes] = {}
         for tag in use_case.tags:
@@ -272,9 +276,15 @@ def _pieces(first: int, last: int | None, rows: int, series: int) -> Iterator[tu
         tick += ticks
 
 
+def layouts_of(spec: WorldSpec) -> tuple[Layout, ...]:
+    """Return the measurements of a world; none for a use case or form that does not exist."""
+    case = spec.case or USE_CASES.get(spec.use_case)
+    return () if case is None else case.forms.get(spec.form, ())
+
+
 def _use_case(spec: WorldSpec) -> UseCase:
     """Return the spec's use case after validating all parameters."""
-    use_case = USE_CASES.get(spec.use_case)
+    use_case = spec.case or USE_CASES.get(spec.use_case)
     if use_case is None:
         raise ValueError(f"there is no use case '{spec.use_case}'; {suggestion(spec.use_case, USE_CASES)}")
     if spec.form not in use_case.forms:

@@ -6,7 +6,9 @@ Mistakes are named by option (`--load-window`), not by the key that a scenario h
 from __future__ import annotations
 
 import re
+import sys
 from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -16,6 +18,7 @@ from tsbench.drive.user import TimeSeriesUser
 from tsbench.errors import UserMistake
 from tsbench.scenario.spec import RunSpec, explained
 from tsbench.scenario.types import STEADY
+from tsbench.scenario.use_case import resolved
 from tsbench.scenario.validation import check_spec
 from tsbench.targets import registry
 from tsbench.text import shortened
@@ -96,7 +99,7 @@ def _document(given: Namespace, user: type[TimeSeriesUser], target: Target, sche
         "id": f"{target.name}-{schema}",
         "scenario": "locust",
         "question": "A test from Locust",
-        "world": {"use_case": user.use_case, "scale": given.scale, "seed": given.seed},
+        "world": resolved({"use_case": user.use_case, "scale": given.scale, "seed": given.seed}, _home_of(user)),
         "load": {"window": given.load_window},
         "drive": {"users": 1 if users is None else users, "warmup": given.warmup},
         "block": user.block_points,
@@ -104,6 +107,11 @@ def _document(given: Namespace, user: type[TimeSeriesUser], target: Target, sche
         "gates": [gate.strip() for text in given.gate for gate in text.split(",") if gate.strip()],
         "target": {"name": target.name, "schema": schema, "endpoint": endpoint or None},
     }
+
+
+def _home_of(user: type[TimeSeriesUser]) -> Path:
+    """Return the directory of the locustfile that has a user class, beside which its use-case file is looked for."""
+    return Path(getattr(sys.modules.get(user.__module__), "__file__", None) or ".").parent
 
 
 def _expect_answerable(spec: RunSpec, environment: Environment, users: Sequence[type[TimeSeriesUser]]) -> None:

@@ -1,0 +1,307 @@
+"""Use cases that users describe in files: their points, their queries on real databases, and mistakes in them."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.cli.support import complaint, says
+from tsbench.cli.main import main
+from tsbench.errors import UserMistake
+from tsbench.model import Kind, Window
+from tsbench.scenario.parts import WorldPart
+from tsbench.scenario.spec import RunSpec, Scenario
+from tsbench.scenario.use_case import UseCaseFile, read_use_case, resolved
+from tsbench.targets.registry import TARGETS as TARGETS_BY_NAME
+from tsbench.testing.stand import Stand, fitting
+from tsbench.units import NS_PER_S
+from tsbench.workload import queries
+from tsbench.workload.world import World
+
+if TYPE_CHECKING:
+    from tsbench.model import Batch
+
+PUMPS = Path(__file__).parent / "data" / "pumps.toml"
+TEXT = PUMPS.read_text(encoding="utf-8")
+
+
+def world(path: Path = PUMPS, **keys: object) -> World:
+    table = resolved({"use_case": path.name, "scale": 40, "streams": 2, **keys}, path.parent)
+    return World(WorldPart.model_validate(table).spec())
+
+
+def points(of: World, ticks: int = 200) -> dict[str, Batch]:
+    """Return the first ticks of stream 0, by measurement."""
+    return {batch.measurement.name: batch for batch in of.batches(0, points=1_000_000, last_tick=ticks)}
+
+
+# --- the points -------------------------------------------------------------------------------------------------------
+
+
+def test_fields_are_what_the_file_says() -> None:
+    made = points(world())
+    fields = made["pump"].fields
+    assert [(field.name, field.kind, field.unit) for field in made["pump"].measurement.fields] == [
+        ("temp", Kind.FLOAT, "degC"), ("rpm", Kind.INT, ""), ("energy", Kind.INT, ""), ("state", Kind.INT, ""),
+        ("noise", Kind.FLOAT, ""), ("power", Kind.FLOAT, ""),
+    ]  # fmt: skip
+    assert np.array_equal(fields["power"], np.round(fields["rpm"] * 0.12 + fields["temp"], 2))
+    assert abs(fields["rpm"].mean() - 1450) < 2
+    assert abs(fields["rpm"].std() - 20) < 2
+    energy = fields["energy"].reshape(200, 20)
+    assert (np.diff(energy, axis=0) >= 0).all()
+    assert abs(energy[-1].mean() - 3.0 * 199) < 60
+    assert {*np.unique(fields["state"]).tolist()} == {0, 1, 2}
+    assert np.array_equal(fields["noise"] * 4096, np.floor(fields["noise"] * 4096))
+    state = fields["state"].reshape(200, 20)
+    assert 0 < (np.diff(state, axis=0) != 0).mean() < 2 / 120  # 20 minutes are 120 intervals
+    assert made["valve"].fields["open"].max() <= 100
+
+
+def test_tags_are_what_the_file_says() -> None:
+    of = world(scale=2_000)
+    tags = of.tags()
+    assert of.key == "pump"
+    assert of.keys()[:2] == ("p-00000", "p-00001")
+    assert set(of.texts("site")) <= {f"s-{n}" for n in range(40)}
+    by_site: dict[str, set[str]] = {}
+    for site, model in zip(tags["site"].tolist(), tags["model"].tolist(), strict=True):
+        by_site.setdefault(site, set()).add(model)
+    assert all(len(models) == 1 for models in by_site.values())
+    counts = [sum(models == {name} for models in by_site.values()) for name in ("A7", "B2", "C")]
+    assert counts[0] > counts[1] + counts[2]
+
+
+def test_a_day_has_a_curve_and_walks_stay_within_their_limits(tmp_path: Path) -> None:
+    text = TEXT.replace("walk = 0.1, first = 40", "constant = 40")
+    (tmp_path / "days.toml").write_text(text)
+    temp = points(world(tmp_path / "days.toml", interval="1h"), 48)["pump"].fields["temp"].reshape(48, 20)[:, 0]
+    assert temp == pytest.approx([round(40 + 8 * math.sin(2 * math.pi * hour / 24), 1) for hour in range(48)])
+    (tmp_path / "walks.toml").write_text(TEXT.replace("walk = 0.1, first = 40, min = -20", "walk = 9, min = 100"))
+    temp = points(world(tmp_path / "walks.toml"))["pump"].fields["temp"]
+    assert (temp.min(), temp.max()) > (99, 119)
+    assert temp.max() <= 120
+
+
+def test_points_depend_on_seed_and_name_and_not_on_the_cut(tmp_path: Path) -> None:
+    whole = points(world())["pump"].fields["temp"]
+    parts = [batch for batch in world().batches(0, points=33, last_tick=200) if batch.measurement.name == "pump"]
+    assert np.array_equal(np.concatenate([part.fields["temp"] for part in parts]), whole)
+    assert not np.array_equal(points(world(seed=2))["pump"].fields["temp"], whole)
+
+
+def test_a_specification_is_complete_without_the_file(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(TEXT)
+    (tmp_path / "s.toml").write_text(SCENARIO.replace("pumps.toml", "own.toml"))
+    (cell,) = Scenario.load(tmp_path / "s.toml").expand()
+    (tmp_path / "own.toml").unlink()
+    again = RunSpec.model_validate(json.loads(cell.model_dump_json(by_alias=True)))
+    assert again == cell
+    loaded = Window(cell.world.start, cell.world.start + cell.load.window)
+    for kind in ("hot-pumps", "hourly", "newest", "open-valves", "last-buckets"):
+        first, second = (queries.make(kind, one.world_at(), loaded, 1, 3) for one in (cell, again))
+        assert first == second
+
+
+# --- on databases -----------------------------------------------------------------------------------------------------
+
+SCENARIO = """
+question = "Which database serves our pumps?"
+[world]
+use_case = "pumps.toml"
+scale = 20
+[load]
+window = "30m"
+[drive]
+users = 2
+warmup = "1s"
+duration = "2s"
+[target]
+name = "sqlite"
+[check]
+answers = 100
+[[op]]
+write = 50
+weight = 10
+[[op]]
+query = "hot-pumps"
+[[op]]
+query = "hourly"
+[[op]]
+query = "newest"
+[[op]]
+query = "open-valves"
+[[op]]
+query = "last-buckets"
+"""
+TARGETS = [
+    pytest.param(name, marks=[getattr(pytest.mark, mark)] if mark else [])
+    for name, mark in (
+        ("sqlite", ""), ("duckdb", ""), ("postgres", "postgres"), ("influxdb1", "influxdb-1.8"),
+        ("influxdb2", "influxdb-2"), ("mongodb", "mongodb"), ("mariadb", "mariadb"), ("victoriametrics", "victoria"),
+        ("questdb", "questdb"),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_own_data_and_own_queries_are_right_on_every_database(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = SCENARIO.replace('"sqlite"', f'"{target}"')
+    if target == "victoriametrics":  # which has no floats of so many digits, and says so
+        text = text.replace("scale = 20", "scale = 20\ndecimals = 4")
+    (tmp_path / "pumps.toml").write_text(TEXT)
+    (tmp_path / "s.toml").write_text(text)
+    code = main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")])
+    said = capsys.readouterr()
+    (path,) = (tmp_path / "results").glob("*/*/summary.json")
+    checks = json.loads(path.read_text())["validity"]["checks"]
+    assert checks["answers"]["state"] == "valid", (code, said.out, said.err)
+    assert checks["answers"]["counts"]["wrong"] == 0
+    assert checks["answers"]["counts"]["checked"] >= 5
+
+
+@st.composite
+def use_cases(draw: st.DrawFn) -> dict[str, object]:
+    """Draw a valid use case of one measurement with queries of every form."""
+    number = st.integers(-50, 50)
+    pair = st.tuples(number, number).filter(lambda ends: ends[0] < ends[1]).map(list)
+    process = st.one_of(
+        st.builds(lambda sd, ends: {"walk": sd, "min": ends[0], "max": ends[1]}, st.floats(0.01, 9), pair),
+        st.builds(lambda mean, sd: {"normal": [mean, sd]}, number, st.floats(0.1, 30)),
+        pair.map(lambda ends: {"uniform": ends}),
+        st.builds(lambda step: {"counter": step}, st.floats(0.1, 20)),
+        st.lists(number, min_size=1, max_size=5).map(lambda values: {"of": values}),
+        st.integers(1, 20).map(lambda bits: {"entropy": bits}),
+        number.map(lambda value: {"constant": value}),
+    )
+    names = [f"f{i}" for i in range(draw(st.integers(1, 4)))]
+    fields = {name: draw(process) | {"type": draw(st.sampled_from(["float", "int"]))} for name in names}
+    fields = {name: field | ({"decimals": 3} if field["type"] == "float" else {}) for name, field in fields.items()}
+    fields["sum"] = {"is": " + ".join(names), "decimals": 3}
+    some = draw(st.lists(st.sampled_from([*fields]), min_size=1, max_size=3, unique=True))
+    aggregate = draw(st.sampled_from(["max", "min", "mean", "sum", "count"]))
+    aggregates = [f"{aggregate}({name})" for name in some]
+    bucket = draw(st.sampled_from(["30s", "1m", "7m"]))
+    asked = [
+        {"name": "rows", "select": some, "window": "5m", "series": draw(st.integers(1, 3))},
+        {"name": "above", "select": some, "where": [f"{some[0]} > {draw(number)}"], "share": 1.0},
+        {"name": "together", "select": aggregates, "bucket": bucket, "window": "8m"},
+        {"name": "each", "select": aggregates, "bucket": bucket, "by": ["unit"], "share": 0.5},
+        {"name": "newest", "select": some, "newest": True},
+        {"name": "last", "select": aggregates, "bucket": "1m", "newest": True, "limit": draw(st.integers(1, 4))},
+    ]
+    tags = {"unit": {"number": "u{}"}, "kind": {"of": ["x", "y z"]}}
+    return {"about": "drawn", "tags": tags, "measurement": [{"name": "m", "fields": fields}], "query": asked}
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(use_cases(), st.integers(0, 99))
+def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, object], seed: int) -> None:
+    described = UseCaseFile.model_validate(document, context="file")
+    of = World(
+        WorldPart(use_case="drawn", described=described, scale=5, seed=seed, streams=2, interval=15 * NS_PER_S).spec()
+    )
+    for name in ("sqlite", "duckdb"):
+        target = TARGETS_BY_NAME[name]
+        with TemporaryDirectory() as place:
+            stand = Stand(of, target, next(iter(target.schemas.values())), f"{name}://{place}/x.db", 40).load()
+            gold = stand.gold()
+            kinds = [query.name for query in described.query]
+            assert set(kinds) <= set(fitting(of, gold.loaded))
+            answers = stand.asked(gold, kinds, 3 * len(kinds))
+            assert (answers.checked, answers.wrong) == (3 * len(kinds), 0), (name, answers.verdict())
+            assert stand.false_verdicts(gold) == set()
+
+
+# --- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ('about = "pumps of a water works"\n', "", "about: is missing"),
+        ("[tags]", "[tag]", "tags: is missing"),
+        ('number = "p-{:05}"', 'number = "p-{:05}", count = 3', "none is the key; exactly one tag has number"),
+        ('number = "s-{}", count = 40', 'number = "s-{}"', "pump and site are the key"),
+        ('"p-{:05}"', '"p-"', "'p-' needs the place of the number once"),
+        ('"p-{:05}"', '"{}-{}"', "needs the place of the number once"),
+        ('"p-{:05}"', '"{0.__class__}"', "needs the place of the number once"),
+        ("weights = [8, 1, 1]", "weights = [8, 1]", "weights: needs one number for each value"),
+        ("weights = [8, 1, 1]", "weights = [0, 0, 0]", "must not be below 0, nor all 0"),
+        ('per = "site"', 'per = "street"', "tags.model.per: 'street' is no tag above it"),
+        ('of = ["A7", "B2", "C"]', 'of = ["A7", "A7", "C"]', "needs different texts"),
+        ('name = "valve"', 'name = "Pump"', "measurement: 'Pump' stands twice"),
+        ('name = "valve"', 'name = "tags"', "is a name that databases use themselves"),
+        ('name = "valve"', 'name = "a b"', "'a b' is no name; take at most 60 letters"),
+        ("noise  =", "time  =", "'time' is a name that databases use themselves"),
+        ("noise  =", "Temp  =", "'Temp' stands twice"),
+        ("noise  =", "site  =", "'site' stands twice"),
+        ("entropy = 12", "entropy = 99", "entropy: must be at most 52"),
+        ("entropy = 12", "entropi = 12", "entropi: unknown key; did you mean 'entropy'?"),
+        ("entropy = 12", "entropy = 12, walk = 1", "has walk and entropy; it needs exactly one of"),
+        ("entropy = 12", "decimals = 1", "has no process; it needs exactly one of walk"),
+        ("normal = [1450, 20]", "normal = [1450, 0]", "needs [mean, standard deviation], the second above 0"),
+        ("normal = [1450, 20]", "normal = [1450]", "rpm.normal"),
+        ("normal = [1450, 20]", "normal = 5", "rpm.normal: must be a list"),
+        ("min = -20", "min = 200", "min: must be below max"),
+        ('stays = "20m"', "stays = 20", "needs a unit; write for example '20s'"),
+        ("entropy = 12", 'entropy = 12, stays = "1m"', "stays: belongs to of"),
+        ("entropy = 12", "entropy = 12, first = 1", "first: belongs to walk and counter"),
+        ("rpm * 0.12", "rpn * 0.12", "power: is: there is no field 'rpn'; did you mean 'rpm'?"),
+        ("rpm * 0.12", "rpm.x", "cannot be used: there are + - * /"),
+        (
+            'power  = { is = "rpm * 0.12 + temp"',
+            'more = { is = "power" }\npower = { is = "more"',
+            "is: it depends on itself",
+        ),
+        ('select = ["temp", "power"]', 'select = ["tempo"]', "query.hot-pumps.select: 'pump' has no field 'tempo'"),
+        ('where = ["temp > 41.5"]', 'where = ["temp < 41.5"]', "is not FIELD > NUMBER"),
+        ('where = ["temp > 41.5"]', 'where = ["tmp > 41.5"]', "'pump' has no field 'tmp'; did you mean 'temp'?"),
+        ('by = ["pump"]', 'by = ["site"]', "'site' is not the key 'pump'; other tags are not there yet"),
+        ('bucket = "10m"\n', "", "bucket: is missing; an aggregate is of time buckets"),
+        ('"max(power)"', '"min(power)"', "needs fields alone, or the same aggregate of each"),
+        ('"max(power)"', '"max(temp)"', "a field stands twice"),
+        ("share = 1.0", 'share = 1.0\nwindow = "1m"', "share: needs no window"),
+        ("share = 1.0", "share = 1.5", "share: must be at most 1"),
+        ("limit = 5", "", "limit: belongs to the newest buckets"),
+        ('of = "valve"', 'of = "valves"', "there is no measurement 'valves'; did you mean 'valve'?"),
+        ('name = "newest"', 'name = "hourly"', "query: 'hourly' stands twice"),
+        ("open = { uniform = [0, 100]", "open = { uniform = [100, 0]", "needs [least, most]"),
+        ('side = { of = ["in", "out"] }', 'side = { number = "x{}" }', "the key, and tags with per, are in [tags]"),
+        ("decimals = 2 }", "decimals = 2", "not TOML"),
+    ],
+)
+def test_a_mistake_is_one_line_with_file_key_and_cure(old: str, new: str, why: str, tmp_path: Path) -> None:
+    assert old in TEXT
+    (tmp_path / "own.toml").write_text(TEXT.replace(old, new, 1))
+    with pytest.raises(UserMistake) as caught:
+        read_use_case(tmp_path / "own.toml")
+    says(str(caught.value), str(tmp_path / "own.toml"), why)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_not_there_and_names_that_are_taken_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "devops.toml").write_text(TEXT)
+    (tmp_path / "own data.toml").write_text(TEXT)
+    out = ("--out", str(tmp_path / "points"))
+    for name, why in (
+        ("absent.toml", "no such use case; see `tsbench list use-cases`"),
+        ("devops.toml", "'devops' is a built-in use case; rename the file"),
+        ("own data.toml", "take letters, digits and hyphens"),
+    ):
+        assert main(["generate", "--use-case", str(tmp_path / name), *out]) == 2
+        says(complaint(capsys.readouterr().err), name, why)
+        assert not (tmp_path / "points").exists()

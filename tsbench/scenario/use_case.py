@@ -1,0 +1,496 @@
+"""Use-case files: the series, measurements, fields and queries that a user describes, as pydantic models."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from tsbench.errors import UserMistake
+from tsbench.model import Above, Bucketed, Grouped, Kind, Latest, LatestBuckets, Raw
+from tsbench.model import Field as Column
+from tsbench.scenario.file import explain, odd_text, read_document
+from tsbench.scenario.types import FILE, DurationNs, Part
+from tsbench.text import suggestion
+from tsbench.units import NS_PER_S
+from tsbench.workload import expressions
+from tsbench.workload.layout import Layout, QueryKind, Tag, UseCase
+from tsbench.workload.processes import Clock, Fixed, Fresh, Lazy, Normal, Pareto, Steady, Uniform, Walk
+from tsbench.workload.use_cases import USE_CASES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tsbench.model import Query
+    from tsbench.workload.layout import Pick
+    from tsbench.workload.processes import Draw, Process
+    from tsbench.workload.random_numbers import Floats
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
+_TAKEN = frozenset({"time", "id", "tags", "tags_id", "name", "_id", "timestamp"})
+_PATTERN = re.compile(r"[^{}]*\{(?::0?\d{0,2}d?)?\}[^{}]*")
+_CONDITION = re.compile(r"\s*(\w+)\s*>\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*", re.IGNORECASE)
+_SELECTED = re.compile(r"\s*(max|min|mean|sum|count)\((\w+)\)\s*")
+_DAY_NS = 86_400 * NS_PER_S
+_PROCESSES = ("walk", "normal", "uniform", "pareto", "counter", "of", "constant", "entropy", "is")
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Pair = Annotated[tuple[Number, Number], Field(strict=False)]
+Some = Annotated[tuple[Number, ...], Field(strict=False, min_length=1, max_length=10_000)]
+
+
+class TagPart(Part):
+    """[tags]: one tag, fixed for a series' life. Exactly one is the key: it has `number` and no `count`."""
+
+    number: str | None = None
+    """Pattern with the number of the series (the key), or of one of `count` values: `"p-{:05}"`."""
+    count: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """How many different values `number` has."""
+    of: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=10_000)] | None = None
+    """Values to choose from."""
+    weights: Some | None = None
+    """How often each value of `of` is chosen, in proportion. Default: all alike."""
+    per: str | None = None
+    """An earlier tag whose series with one value share the value of this tag."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TagPart:
+        if (self.number is None) == (self.of is None):
+            raise ValueError("needs either number = 'p-{}' or of = ['a', 'b']")
+        if self.number is not None and not _PATTERN.fullmatch(self.number):
+            raise ValueError(f"number: '{self.number}' needs the place of the number once, {{}} or {{:05}}")
+        if self.of is not None and (self.count is not None or len({*self.of}) < len(self.of) or "" in self.of):
+            raise ValueError("of: needs different texts that are not empty, and no count")
+        _expect_weights(self.weights, self.of)
+        return self
+
+    @property
+    def is_key(self) -> bool:
+        """Whether each series has a value of its own."""
+        return self.number is not None and self.count is None
+
+    def tag(self, name: str) -> Tag:
+        """Return the tag as a world draws it."""
+        if self.of is not None:
+            return Tag(name, choices=self.of, weights=self.weights or (), per=self.per or "")
+        text = (self.number or "").format
+        return Tag(name, text, count=self.count or 0, numbered=self.is_key, per=self.per or "")
+
+
+def _expect_weights(weights: Sequence[float] | None, values: Sequence[Any] | None) -> None:
+    if weights is None:
+        return
+    if values is None or len(weights) != len(values):
+        raise ValueError("weights: needs one number for each value of `of`")
+    if min(weights) < 0 or not sum(weights):
+        raise ValueError("weights: must not be below 0, nor all 0")
+
+
+class FieldPart(Part):
+    """One field of a measurement: the process that makes its values, and what becomes of them."""
+
+    walk: Annotated[Number, Field(gt=0)] | None = None
+    """A random walk: the standard deviation of its step. Between `min` and `max` it is reflected."""
+    normal: Pair | None = None
+    """New at each point: [mean, standard deviation]."""
+    uniform: Pair | None = None
+    """New at each point: [least, most]."""
+    pareto: Pair | None = None
+    """New at each point, mostly small: [shape, least]."""
+    counter: Annotated[Number, Field(gt=0)] | None = None
+    """A sum that only rises: the mean of its step."""
+    of: Some | None = None
+    """Numbers to choose from, new at each point or after `stays`."""
+    constant: Number | Pair | None = None
+    """The same for a series' life: a number, or one between [least, most] for each series."""
+    entropy: Annotated[int, Field(ge=1, le=52)] | None = None
+    """New at each point, in [0, 1): this number of random bits, which no compression can save."""
+    is_: str | None = Field(default=None, alias="is")
+    """An expression over the other fields: + - * / and a few functions."""
+    weights: Some | None = None
+    """How often each value of `of` is chosen, in proportion."""
+    stays: Annotated[DurationNs, Field(gt=0)] | None = None
+    """How long a value of `of` stays, in the mean."""
+    first: Number | None = None
+    """Where a walk or a counter begins. Default: anywhere between `min` and `max`, else 0."""
+    min: Number | None = None
+    max: Number | None = None
+    daily: Number | None = None
+    """Half the difference between day and night, which is added as a sine of 24 hours."""
+    decimals: Annotated[int, Field(ge=0, le=15)] | None = None
+    """Decimals that values are rounded to. Default: none are cut."""
+    type: Literal["float", "int"] = "float"
+    unit: str = ""
+    hidden: bool = False
+    """Whether it serves expressions only, and is not stored."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> FieldPart:
+        given = [name for name in _PROCESSES if getattr(self, "is_" if name == "is" else name) is not None]
+        if len(given) != 1:
+            text = f"has {' and '.join(given)}" if given else "has no process"
+            raise ValueError(f"{text}; it needs exactly one of {', '.join(_PROCESSES)}")
+        if self.min is not None and self.max is not None and self.min >= self.max:
+            raise ValueError("min: must be below max")
+        for name, needs in (("weights", "of"), ("stays", "of")):
+            if getattr(self, name) is not None and given != [needs]:
+                raise ValueError(f"{name}: belongs to {needs}")
+        if self.first is not None and given[0] not in {"walk", "counter"}:
+            raise ValueError("first: belongs to walk and counter")
+        for pair in (self.uniform, self.constant):
+            if isinstance(pair, tuple) and pair[0] >= pair[1]:
+                raise ValueError(f"{given[0]}: needs [least, most], the first below the second")
+        if self.normal is not None and self.normal[1] <= 0:
+            raise ValueError("normal: needs [mean, standard deviation], the second above 0")
+        if self.pareto is not None and min(self.pareto) <= 0:
+            raise ValueError("pareto: needs [shape, least], both above 0")
+        _expect_weights(self.weights, self.of)
+        return self
+
+    def process(self, names: tuple[str, ...], interval_ns: int) -> Process | None:
+        """Return the process of some fields with these parameters; None for an expression."""
+        if self.walk is not None:
+            return self._walk(names, self.walk)
+        if self.counter is not None:
+            return Walk(names, Uniform(0.0, 2 * self.counter), Fixed(self.first or 0.0))
+        if self.of is not None and self.stays is not None:
+            return Lazy(names, 0.0, 1.0, min(1.0, interval_ns / self.stays))
+        if self.constant is not None:
+            steady: Draw = Uniform(*self.constant) if isinstance(self.constant, tuple) else Fixed(self.constant)
+            return Steady(names, steady)
+        draw = self._draw()
+        return None if draw is None else Fresh(names, draw)
+
+    def _walk(self, names: tuple[str, ...], sd: float) -> Process:
+        between = self.min is not None and self.max is not None
+        anywhere = Uniform(self.min, self.max) if self.min is not None and self.max is not None else Fixed(0.0)
+        start = anywhere if self.first is None else Fixed(self.first)
+        if not between or self.min is None or self.max is None:
+            return Walk(names, Normal(0.0, sd), start)
+        return Walk(names, Normal(0.0, sd), start, self.min, self.max, "reflect")
+
+    def _draw(self) -> Draw | None:
+        if self.normal is not None:
+            return Normal(*self.normal)
+        if self.uniform is not None:
+            return Uniform(*self.uniform)
+        if self.pareto is not None:
+            return Pareto(*self.pareto)
+        return Uniform(0.0, 1.0) if self.of is not None or self.entropy is not None else None
+
+    def finished(self, values: Floats, day: Floats | None) -> Floats:
+        """Return a process's values, or an expression's, as the field stores them; `day` is a sine of 24 hours."""
+        if self.of is not None:
+            weights = np.cumsum(self.weights or (1.0,) * len(self.of))
+            which = np.searchsorted(weights / weights[-1], values, side="right")
+            values = np.array(self.of)[np.minimum(which, len(self.of) - 1)]
+        if self.entropy is not None:
+            values = np.floor(values * 2.0**self.entropy) / 2.0**self.entropy
+        if self.daily is not None and day is not None:
+            values = values + self.daily * day
+        if self.min is not None or self.max is not None:
+            values = np.clip(values, self.min, self.max)
+        if self.type == "int":
+            return np.rint(values)
+        return values if self.decimals is None else np.round(values, self.decimals)
+
+
+class MeasurementPart(Part):
+    """[[measurement]]: one measurement, of which every series has a point at each tick."""
+
+    name: str
+    tags: dict[str, TagPart] = Field(default_factory=dict)
+    """Tags of this measurement only."""
+    fields: Annotated[dict[str, FieldPart], Field(min_length=1, max_length=1_000)]
+
+    def layout(self, interval_ns: int) -> Layout:
+        """Return the measurement as a world simulates it."""
+        same: dict[FieldPart, list[str]] = {}
+        for name, part in self.fields.items():
+            bare = {"decimals": None, "unit": "", "hidden": False, "daily": None, "type": "float"}
+            same.setdefault(part.model_copy(update=bare), []).append(name)
+        made = [part.process(tuple(names), interval_ns) for part, names in same.items()]
+        processes = [process for process in made if process is not None]
+        if any(part.daily is not None for part in self.fields.values()):
+            processes.append(Clock((_CLOCK,)))
+        kinds = {"float": Kind.FLOAT, "int": Kind.INT}
+        stored = {name: part for name, part in self.fields.items() if not part.hidden}
+        columns = tuple(Column(name, kinds[part.type], part.unit) for name, part in stored.items())
+        own = tuple(part.tag(name) for name, part in self.tags.items())
+        return Layout(self.name, columns, tuple(processes), own, partial(_derived, self.fields, self._order()))
+
+    def _order(self) -> tuple[tuple[str, expressions.Expression | None], ...]:
+        """Return the fields in an order in which each expression comes after those that it uses.
+
+        Raises
+        ------
+        ValueError
+            If an expression is none, or uses itself.
+        """
+        uses = {}
+        for name, part in self.fields.items():
+            try:
+                known = self.fields.keys() - {name}
+                uses[name] = (None, frozenset()) if part.is_ is None else expressions.parse(part.is_, known)
+            except ValueError as error:
+                raise ValueError(f"{name}: is: {error}") from None
+        order: dict[str, expressions.Expression | None] = {}
+        while len(order) < len(uses):
+            ready = [name for name, (_, needs) in uses.items() if name not in order and needs <= order.keys()]
+            if not ready:
+                raise ValueError(f"{next(name for name in uses if name not in order)}: is: it depends on itself")
+            order |= {name: uses[name][0] for name in ready}
+        return tuple(order.items())
+
+
+_CLOCK = " clock"
+
+
+def _derived(
+    parts: Mapping[str, FieldPart],
+    order: Sequence[tuple[str, expressions.Expression | None]],
+    quantities: Mapping[str, Floats],
+    interval_ns: int,
+) -> Mapping[str, Floats]:
+    """Return all fields from the processes' quantities."""
+    day = np.sin(quantities[_CLOCK] * (2 * np.pi * interval_ns / _DAY_NS)) if _CLOCK in quantities else None
+    shape = next(iter(quantities.values())).shape
+    fields: dict[str, Floats] = {}
+    for name, expression in order:
+        with np.errstate(all="ignore"):
+            values = quantities[name] if expression is None else expression(fields)
+            fields[name] = parts[name].finished(np.broadcast_to(np.nan_to_num(values), shape), day)
+    return fields
+
+
+class QueryPart(Part):
+    """[[query]]: one kind of query, whose windows and series are drawn anew for each."""
+
+    name: str
+    about: str = ""
+    """What it asks for, in words."""
+    of: str | None = None
+    """The measurement. Default: the first one."""
+    select: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1_000)]
+    """Fields (`temp`), or one aggregate of each of some fields (`max(temp)`): max, min, mean, sum, count."""
+    where: Annotated[tuple[str, ...], Field(strict=False, max_length=1)] = ()
+    """A condition on a field of the rows: `temp > 80`."""
+    by: Annotated[tuple[str, ...], Field(strict=False, max_length=1)] = ()
+    """The key, for one value of each series in place of all series together."""
+    bucket: Annotated[DurationNs, Field(gt=0)] | None = None
+    """Length of the time buckets of an aggregate."""
+    window: Annotated[DurationNs, Field(gt=0)] | None = None
+    """Length of the time range. Default: one interval."""
+    share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Length of the time range as a share of the loaded one, in place of `window`."""
+    series: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    """How many series are drawn. Default: all."""
+    newest: bool = False
+    """The newest row of each series; with an aggregate, the newest `limit` buckets before a moment."""
+    limit: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """Number of the newest buckets."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> QueryPart:
+        aggregates = {m[1] if (m := _SELECTED.fullmatch(text)) else "" for text in self.select}
+        if len(aggregates) > 1:
+            raise ValueError("select: needs fields alone, or the same aggregate of each")
+        is_aggregate = aggregates != {""}
+        if is_aggregate and self.bucket is None:
+            raise ValueError("bucket: is missing; an aggregate is of time buckets, such as bucket = '5m'")
+        if not is_aggregate and (self.bucket is not None or self.by):
+            raise ValueError(f"{'bucket' if self.bucket else 'by'}: belongs to aggregates, such as max(temp)")
+        if self.where and (is_aggregate or self.newest):
+            raise ValueError(
+                "where: stands with fields alone; conditions on aggregates and newest rows are not there yet"
+            )
+        if self.window is not None and self.share is not None:
+            raise ValueError("share: needs no window; take one of the two out")
+        if (self.limit is not None) != (self.newest and is_aggregate):
+            raise ValueError("limit: belongs to the newest buckets (newest = true with an aggregate), which need one")
+        if self.newest and is_aggregate and (self.by or self.series is not None):
+            raise ValueError("newest: buckets are of all series together; take by and series out")
+        if self.newest and not is_aggregate and (self.window is not None or self.share is not None):
+            raise ValueError("newest: the newest row of a series has no window; take it out")
+        return self
+
+    @property
+    def selected(self) -> tuple[str, tuple[str, ...]]:
+        """The aggregate, "" for none, and the names of the fields."""
+        matches = [_SELECTED.fullmatch(text) for text in self.select]
+        if matches[0] is None:
+            return "", tuple(text.strip() for text in self.select)
+        return matches[0][1], tuple(m[2] for m in matches if m is not None)
+
+    def kind(self, measurement: str) -> QueryKind:
+        """Return the kind of query; `measurement` is the default one."""
+        newest_rows = self.newest and self.bucket is None
+        length_ns = 0 if newest_rows else self.window or 0
+        about, of = self.about or self.name, (self.of or measurement,)
+        return QueryKind(about, self._build(), length_ns, self.share or 0.0, self.series or 0, 0, of)
+
+    def _build(self) -> Callable[[Pick], Query]:
+        aggregate, fields = self.selected
+        if self.where and (condition := _CONDITION.fullmatch(self.where[0])):
+            return partial(_above, fields=fields, field=condition[1], threshold=float(condition[2]))
+        if not aggregate:
+            return partial(_newest if self.newest else _rows, fields=fields)
+        if self.newest:
+            return partial(_newest_buckets, fields=fields, aggregate=aggregate, bucket_ns=self.bucket, limit=self.limit)
+        kind = Grouped if self.by else Bucketed
+        return partial(_buckets, fields=fields, aggregate=aggregate, bucket_ns=self.bucket, kind=kind)
+
+
+def _above(pick: Pick, fields: tuple[str, ...], field: str, threshold: float) -> Query:
+    return Above(pick.measurement, fields, field, threshold, pick.window, pick.keys)
+
+
+def _rows(pick: Pick, fields: tuple[str, ...]) -> Query:
+    return Raw(pick.measurement, fields, pick.window, pick.keys)
+
+
+def _newest(pick: Pick, fields: tuple[str, ...]) -> Query:
+    return Latest(pick.measurement, fields, None, pick.keys)
+
+
+def _buckets(pick: Pick, fields: tuple[str, ...], aggregate: Any, bucket_ns: Any, kind: Any) -> Query:
+    query: Query = kind(pick.measurement, fields, aggregate, bucket_ns, pick.window, pick.keys)
+    return query
+
+
+def _newest_buckets(pick: Pick, fields: tuple[str, ...], aggregate: Any, bucket_ns: Any, limit: Any) -> Query:
+    return LatestBuckets(pick.measurement, fields, aggregate, bucket_ns, pick.window.end_ns, limit)
+
+
+class UseCaseFile(Part):
+    """A use case as its file describes it."""
+
+    about: str
+    """What the data are, in a line."""
+    tags: Annotated[dict[str, TagPart], Field(min_length=1, max_length=100)]
+    measurement: Annotated[tuple[MeasurementPart, ...], Field(strict=False, min_length=1, max_length=1_000)]
+    query: Annotated[tuple[QueryPart, ...], Field(strict=False, max_length=1_000)] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> UseCaseFile:
+        keys = [name for name, tag in self.tags.items() if tag.is_key]
+        if len(keys) != 1:
+            said = f"{' and '.join(keys)} are" if keys else "none is"
+            raise ValueError(f"tags: {said} the key; exactly one tag has number = 'p-{{}}' without count")
+        _expect_names("measurement", [m.name for m in self.measurement])
+        _expect_names("query", [q.name for q in self.query], kinds=True)
+        drawn: list[str] = []
+        for name, tag in self.tags.items():
+            if tag.per is not None and tag.per not in drawn:
+                raise ValueError(f"tags.{name}.per: '{tag.per}' is no tag above it")
+            drawn.append(name)
+        for m in self.measurement:
+            place = f"measurement.{m.name}"
+            if any(tag.is_key or tag.per is not None for tag in m.tags.values()):
+                raise ValueError(f"{place}.tags: the key, and tags with per, are in [tags]")
+            _expect_names(place, [*self.tags, *m.tags, *m.fields])
+            if all(part.hidden for part in m.fields.values()):
+                raise ValueError(f"{place}.fields: all are hidden; one has to be stored")
+            try:
+                m.layout(NS_PER_S)
+            except ValueError as error:
+                raise ValueError(f"{place}.fields.{error}") from None
+        for query in self.query:
+            self._expect_answerable(query, keys[0])
+        return self
+
+    def _expect_answerable(self, query: QueryPart, key: str) -> None:
+        measurements = {m.name: m for m in self.measurement}
+        place, of = f"query.{query.name}", query.of or self.measurement[0].name
+        if of not in measurements:
+            raise ValueError(f"{place}.of: there is no measurement '{of}'; {suggestion(of, measurements)}")
+        fields = [name for name, part in measurements[of].fields.items() if not part.hidden]
+        asked = [("select", name) for name in query.selected[1]]
+        for text in query.where:
+            condition = _CONDITION.fullmatch(text)
+            if condition is None:
+                raise ValueError(f"{place}.where: '{text}' is not FIELD > NUMBER, which is all that is there yet")
+            asked.append(("where", condition[1]))
+        for where, name in asked:
+            if name not in fields:
+                raise ValueError(f"{place}.{where}: '{of}' has no field '{name}'; {suggestion(name, fields)}")
+        if len({*query.selected[1]}) < len(query.selected[1]):
+            raise ValueError(f"{place}.select: a field stands twice")
+        if query.by not in {(), (key,)}:
+            raise ValueError(f"{place}.by: '{query.by[0]}' is not the key '{key}'; other tags are not there yet")
+
+    def case(self, name: str, interval_ns: int) -> UseCase:
+        """Return the use case for worlds with this interval."""
+        ordered = sorted(self.tags.items(), key=lambda item: not item[1].is_key)
+        tags = tuple(tag.tag(own) for own, tag in ordered)
+        layouts = tuple(m.layout(interval_ns) for m in self.measurement)
+        kinds = {query.name: query.kind(self.measurement[0].name) for query in self.query}
+        return UseCase(name, self.about, tags, {"bounded": layouts}, queries=kinds)
+
+
+def _expect_names(place: str, names: Sequence[str], *, kinds: bool = False) -> None:
+    """Verify that each name is one that every database has room for, and that no two differ in case only."""
+    known: set[str] = set()
+    for name in names:
+        plain = name.replace("-", "_") if kinds else name
+        if not _NAME.fullmatch(plain):
+            wanted = "at most 60 letters, digits and underscores, the first one a letter"
+            raise ValueError(f"{place}: '{name}' is no name; take {wanted}")
+        if not kinds and name.lower() in _TAKEN:
+            raise ValueError(f"{place}: '{name}' is a name that databases use themselves; take another one")
+        if name.lower() in known:
+            raise ValueError(f"{place}: '{name}' stands twice (capitals do not count)")
+        known.add(name.lower())
+
+
+_INNER: dict[str, type[Part]] = {
+    "tags": TagPart,
+    "measurement": MeasurementPart,
+    "fields": FieldPart,
+    "query": QueryPart,
+}
+
+
+@lru_cache(maxsize=16)
+def _read(path: Path, _changed: tuple[int, int]) -> UseCaseFile:
+    _, document = read_document(path, "use case")
+    if odd := odd_text(document):
+        raise UserMistake(f"{path}: {odd}")
+    try:
+        return UseCaseFile.model_validate(document, context=FILE)
+    except ValidationError as error:
+        raise UserMistake(f"{path}: {explain(error, UseCaseFile, _INNER, hidden=())}") from None
+
+
+def read_use_case(path: Path) -> UseCaseFile:
+    """Read a use-case file.
+
+    Raises
+    ------
+    UserMistake
+        One line with the file, the key, the mistake and the cure.
+    """
+    if path.stem in USE_CASES:
+        raise UserMistake(f"{path}: '{path.stem}' is a built-in use case; rename the file")
+    if not _NAME.fullmatch(path.stem.replace("-", "_")):
+        raise UserMistake(f"{path}: its name names the data; take letters, digits and hyphens, such as pumps.toml")
+    try:
+        status = path.stat()
+    except OSError:
+        return _read(path, (0, 0))  # which says what is wrong
+    return _read(path, (status.st_mtime_ns, status.st_size))
+
+
+def resolved(world: Any, place: Path) -> Any:
+    """Return a [world] table whose use case is a file (below `place`, or from here) with what the file describes."""
+    name = world.get("use_case") if isinstance(world, dict) else None
+    if not isinstance(name, str) or not name.endswith(".toml") or "described" in world:
+        return world
+    path = place / name
+    path = path if path.exists() or not Path(name).exists() else Path(name)
+    return {**world, "use_case": path.stem, "described": read_use_case(path)}
