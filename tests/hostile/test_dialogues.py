@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 COUNT = 200
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_whatever_a_server_says_the_client_ends_with_one_line_and_keeps_its_secrets() -> None:
     seed, faults = secrets.token_hex(4), list[str]()
     found = converse_all(COUNT, seed, faults.append)

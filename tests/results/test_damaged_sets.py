@@ -32,8 +32,7 @@ USUAL = 12
 """Sets that are damaged by the way; `python -m tests.results.damaged` damages 600."""
 
 
-@pytest.mark.slow
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_damaged_set_ends_in_a_report_or_one_line_in_little_time_and_memory() -> None:
     count = USUAL * settings().max_examples // 100
     # A process of its own: it forks for each set, which pytest with its threads and its memory had better not do.

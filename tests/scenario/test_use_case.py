@@ -20,6 +20,7 @@ from tsbench.model import Kind, Window
 from tsbench.scenario.parts import WorldPart
 from tsbench.scenario.spec import RunSpec, Scenario
 from tsbench.scenario.use_case import UseCaseFile, read_use_case, resolved
+from tsbench.scenario.validation import check_spec
 from tsbench.targets.registry import TARGETS as TARGETS_BY_NAME
 from tsbench.testing.stand import Stand, fitting
 from tsbench.units import NS_PER_S
@@ -169,6 +170,67 @@ def test_own_data_and_own_queries_are_right_on_every_database(
     assert checks["answers"]["state"] == "valid", (code, said.out, said.err)
     assert checks["answers"]["counts"]["wrong"] == 0
     assert checks["answers"]["counts"]["checked"] >= 5
+
+
+OF_DEVOPS = """
+question = "Own queries about a built-in world"
+world = { use_case = "devops", scale = 4, streams = 2 }
+load.window = "20m"
+drive = { users = 1, warmup = "0s", duration = "1s" }
+target.name = "sqlite"
+op = [{ query = "busy" }, { query = "read" }]
+[[query]]
+name = "busy"
+select = ["usage_user", "usage_system"]
+where = ["usage_user > 50"]
+window = "5m"
+series = 2
+[[query]]
+name = "read"
+of = "diskio"
+select = ["sum(reads)"]
+by = ["hostname"]
+bucket = "1m"
+share = 1.0
+"""
+
+
+@pytest.mark.slow
+def test_a_scenario_may_ask_queries_of_its_own_about_a_built_in_use_case(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "s.toml").write_text(OF_DEVOPS)
+    main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")])
+    said = capsys.readouterr()
+    (path,) = (tmp_path / "results").glob("*/*/summary.json")
+    summary = json.loads(path.read_text())
+    answers = summary["validity"]["checks"]["answers"]
+    assert (answers["state"], answers["counts"]["wrong"]) == ("valid", 0), said.err
+    assert {*summary["measured"]["ops"]} >= {"busy", "read"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ('"busy"\nselect', '"lastpoint"\nselect', "query.lastpoint: is the name of a built-in query"),
+        ("usage_user > 50", "usage_usr > 50", "query.busy.where: 'cpu' has no field 'usage_usr'; did you mean"),
+        ('of = "diskio"', 'of = "diskoi"', "query.read.of: there is no measurement 'diskoi'; did you mean 'diskio'?"),
+        ('by = ["hostname"]', 'by = ["region"]', "'region' is not the key 'hostname'"),
+        ('query = "busy"', 'query = "bussy"', "there is no query 'bussy'; did you mean 'busy'?"),
+        ("bucket =", "buckets =", "query.1.buckets: unknown key; did you mean 'bucket'?"),
+    ],
+)
+def test_a_mistake_in_a_scenarios_queries_is_named(old: str, new: str, why: str, tmp_path: Path) -> None:
+    assert old in OF_DEVOPS
+    (tmp_path / "s.toml").write_text(OF_DEVOPS.replace(old, new, 1))
+
+    def check() -> None:
+        (cell,) = Scenario.load(tmp_path / "s.toml").expand()
+        check_spec(cell, str(tmp_path / "s.toml"))
+
+    with pytest.raises(UserMistake) as caught:
+        check()
+    says(str(caught.value), "s.toml: ", why)
 
 
 @st.composite

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections import Counter
+from dataclasses import replace
 from hashlib import sha256
 from itertools import starmap
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,14 +35,17 @@ from tsbench.scenario.parts import (
     WorldPart,
 )
 from tsbench.scenario.types import FILE, Part
-from tsbench.scenario.use_case import resolved
+from tsbench.scenario.use_case import QueryPart, expect_answerable, kinds_of, resolved
 from tsbench.targets.registry import TARGETS
 from tsbench.text import listed
+from tsbench.workload.use_cases import USE_CASES
 from tsbench.workload.world import World, layouts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from tsbench.workload.layout import UseCase
 
 ROUND = "-round="
 """Part of a repeated cell's id before the number of its round."""
@@ -115,6 +119,8 @@ class RunSpec(Job):
     resolution_ns: int = 1
     """Coarsest time resolution of the scenario's targets in ns, so that all targets run the same queries."""
     world: WorldPart
+    query: Annotated[tuple[QueryPart, ...], Field(strict=False, max_length=1_000)] = ()
+    """Kinds of query of the scenario's own, by parts."""
     block: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     first_block: Annotated[int, Field(ge=0)] = 0
     """First block of each stream that the run writes; runs before it wrote the others, into the same data."""
@@ -131,6 +137,11 @@ class RunSpec(Job):
             raise ValueError(
                 "drive.warmup: a run with target.cold has none, since it measures the first ops; take it out"
             )
+        layouts = layouts_of(self.world.spec())
+        if self.query and layouts:
+            case = self._case()
+            stored = {layout.name: [field.name for field in layout.fields] for layout in layouts}
+            expect_answerable(self.query, stored, case.tags[0].name if case.tags else None)
         expect_sequence(self.event, self.drive, self.server)
         kinds = {op.name: "write" if op.query is None else "query" for op in self.op}
         expect_fit(self.gates, kinds, self.drive.loop)
@@ -164,9 +175,18 @@ class RunSpec(Job):
         sizes = [op.write for op in self.op if op.write is not None]
         return block_points(sizes, 4_096 if is_one else 512)
 
+    def _case(self) -> UseCase:
+        spec = self.world.spec()
+        return spec.case or USE_CASES[spec.use_case]
+
     def world_at(self) -> World:
-        """Return the simulated world of the run."""
-        return World(self.world.spec(self.resolution_ns))
+        """Return the simulated world of the run, with the scenario's own kinds of query."""
+        spec = self.world.spec(self.resolution_ns)
+        if self.query:
+            case, measurement = self._case(), layouts_of(spec)[0].name
+            case = replace(case, queries={**case.queries, **kinds_of(self.query, measurement)})
+            spec = replace(spec, case=case)
+        return World(spec)
 
     def write_ticks(self, world: World) -> tuple[int, int | None]:
         """Return the first tick of the run's writes and the one after the last (None: no end).
@@ -390,6 +410,7 @@ _PARTS: dict[str, type[BaseModel]] = {
     "drive": DrivePart,
     "steps": Step,
     "op": Op,
+    "query": QueryPart,
     "event": EventPart,
     "check": CheckPart,
     "target": TargetPart,

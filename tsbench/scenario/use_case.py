@@ -20,6 +20,7 @@ from tsbench.units import NS_PER_S
 from tsbench.workload import expressions
 from tsbench.workload.layout import Layout, QueryKind, Tag, UseCase
 from tsbench.workload.processes import Clock, Fixed, Fresh, Lazy, Normal, Pareto, Steady, Uniform, Walk
+from tsbench.workload.queries import QUERIES
 from tsbench.workload.use_cases import USE_CASES
 
 if TYPE_CHECKING:
@@ -272,6 +273,7 @@ class QueryPart(Part):
     """[[query]]: one kind of query, whose windows and series are drawn anew for each."""
 
     name: str
+    """What an op asks for: letters, digits, hyphens and underscores."""
     about: str = ""
     """What it asks for, in words."""
     of: str | None = None
@@ -383,7 +385,6 @@ class UseCaseFile(Part):
             said = f"{' and '.join(keys)} are" if keys else "none is"
             raise ValueError(f"tags: {said} the key; exactly one tag has number = 'p-{{}}' without count")
         _expect_names("measurement", [m.name for m in self.measurement])
-        _expect_names("query", [q.name for q in self.query], kinds=True)
         drawn: list[str] = []
         for name, tag in self.tags.items():
             if tag.per is not None and tag.per not in drawn:
@@ -400,37 +401,54 @@ class UseCaseFile(Part):
                 m.layout(NS_PER_S)
             except ValueError as error:
                 raise ValueError(f"{place}.fields.{error}") from None
-        for query in self.query:
-            self._expect_answerable(query, keys[0])
+        stored = {m.name: [name for name, part in m.fields.items() if not part.hidden] for m in self.measurement}
+        expect_answerable(self.query, stored, keys[0])
         return self
-
-    def _expect_answerable(self, query: QueryPart, key: str) -> None:
-        measurements = {m.name: m for m in self.measurement}
-        place, of = f"query.{query.name}", query.of or self.measurement[0].name
-        if of not in measurements:
-            raise ValueError(f"{place}.of: there is no measurement '{of}'; {suggestion(of, measurements)}")
-        fields = [name for name, part in measurements[of].fields.items() if not part.hidden]
-        asked = [("select", name) for name in query.selected[1]]
-        for text in query.where:
-            condition = _CONDITION.fullmatch(text)
-            if condition is None:
-                raise ValueError(f"{place}.where: '{text}' is not FIELD > NUMBER, which is all that is there yet")
-            asked.append(("where", condition[1]))
-        for where, name in asked:
-            if name not in fields:
-                raise ValueError(f"{place}.{where}: '{of}' has no field '{name}'; {suggestion(name, fields)}")
-        if len({*query.selected[1]}) < len(query.selected[1]):
-            raise ValueError(f"{place}.select: a field stands twice")
-        if query.by not in {(), (key,)}:
-            raise ValueError(f"{place}.by: '{query.by[0]}' is not the key '{key}'; other tags are not there yet")
 
     def case(self, name: str, interval_ns: int) -> UseCase:
         """Return the use case for worlds with this interval."""
         ordered = sorted(self.tags.items(), key=lambda item: not item[1].is_key)
         tags = tuple(tag.tag(own) for own, tag in ordered)
         layouts = tuple(m.layout(interval_ns) for m in self.measurement)
-        kinds = {query.name: query.kind(self.measurement[0].name) for query in self.query}
-        return UseCase(name, self.about, tags, {"bounded": layouts}, queries=kinds)
+        return UseCase(
+            name, self.about, tags, {"bounded": layouts}, queries=kinds_of(self.query, self.measurement[0].name)
+        )
+
+
+def kinds_of(asked: Sequence[QueryPart], measurement: str) -> dict[str, QueryKind]:
+    """Return kinds of query by their names; `measurement` is the default one."""
+    return {query.name: query.kind(measurement) for query in asked}
+
+
+def expect_answerable(asked: Sequence[QueryPart], measurements: Mapping[str, Sequence[str]], key: str | None) -> None:
+    """Verify that queries are about the fields of these measurements, by name, whose series have that key.
+
+    Raises
+    ------
+    ValueError
+        If one is not, or two have one name, or one has that of a built-in kind.
+    """
+    _expect_names("query", [query.name for query in asked], kinds=True)
+    for query in asked:
+        place, of = f"query.{query.name}", query.of or next(iter(measurements))
+        if query.name in QUERIES:
+            raise ValueError(f"{place}: is the name of a built-in query; take another one")
+        if of not in measurements:
+            raise ValueError(f"{place}.of: there is no measurement '{of}'; {suggestion(of, measurements)}")
+        names = [("select", name) for name in query.selected[1]]
+        for text in query.where:
+            condition = _CONDITION.fullmatch(text)
+            if condition is None:
+                raise ValueError(f"{place}.where: '{text}' is not FIELD > NUMBER, which is all that is there yet")
+            names.append(("where", condition[1]))
+        for where, name in names:
+            if name not in measurements[of]:
+                known = suggestion(name, measurements[of])
+                raise ValueError(f"{place}.{where}: '{of}' has no field '{name}'; {known}")
+        if len({*query.selected[1]}) < len(query.selected[1]):
+            raise ValueError(f"{place}.select: a field stands twice")
+        if query.by not in {(), (key,)}:
+            raise ValueError(f"{place}.by: '{query.by[0]}' is not the key '{key}'; other tags are not there yet")
 
 
 def _expect_names(place: str, names: Sequence[str], *, kinds: bool = False) -> None:
