@@ -5,6 +5,7 @@ All of them are plain data. Nothing here opens a connection, knows a database or
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 from tsbench.text import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -172,12 +173,35 @@ class _OfBuckets(_OfFields):
     keys: tuple[str, ...] | None = None
 
 
+Comparison: TypeAlias = Literal[">", ">=", "<", "<=", "="]
+_COMPARE: dict[str, Callable[[Any, float], Any]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on a field of a row, such as `temp > 80`."""
+
+    field: str
+    comparison: Comparison
+    value: float
+
+    def holds(self, values: Any) -> Any:
+        """Return whether it holds for a value, or for each one of a column; it never does for one that is missing."""
+        return _COMPARE[self.comparison](values, self.value)
+
+
 @dataclass(frozen=True, slots=True)
 class Raw(_OfFields):
-    """A query for stored rows: time, key (if the measurement has one), fields. `keys` None means every series."""
+    """A query for stored rows: time, key (if the measurement has one), fields. `keys` None means every series.
+
+    Only rows for which all conditions of `where` hold are wanted.
+    """
 
     window: Window
     keys: tuple[str, ...] | None = None
+    where: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,16 +225,6 @@ class Latest(_OfFields):
     """A query for the newest row of every series: time, key, fields. `before_ns` None means up to now."""
 
     before_ns: int | None = None
-    keys: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Above(_OfFields):
-    """A query for the rows of a window in which `field` exceeds `threshold`: time, key, fields."""
-
-    field: str
-    threshold: float
-    window: Window
     keys: tuple[str, ...] | None = None
 
 
@@ -271,7 +285,7 @@ class Stored:
         return ("time", *m.tags, *m.own_tags, *m.field_names, OTHERS)
 
 
-Query: TypeAlias = Raw | Bucketed | Grouped | Latest | Above | LatestBuckets | Analysis | Count | Stored
+Query: TypeAlias = Raw | Bucketed | Grouped | Latest | LatestBuckets | Analysis | Count | Stored
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,7 @@ from tests.examples import examples
 from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
 from tsbench.check.questions import Question
-from tsbench.model import Above, Bucketed, Grouped, Latest, LatestBuckets, Raw, Rows, Window
+from tsbench.model import Bucketed, Condition, Grouped, Latest, LatestBuckets, Raw, Rows, Window
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.testing.oracle import Oracle
 from tsbench.testing.stand import START_NS
@@ -89,9 +89,11 @@ def queries_of(world: World, rng: np.random.Generator, loaded: int) -> list[Quer
             keys = tuple(known[i] for i in rng.choice(len(known), int(rng.integers(1, len(known) + 1)), replace=False))
         before_ns = None if rng.random() < 0.3 else window.end_ns
         field = measurement.fields[0]
+        comparison: Any = rng.choice([">", ">=", "<", "<=", "="])
+        where = (Condition(field.name, comparison, float(rng.choice([0.0, 20.0, 60.0]))),)
         found += [
             Raw(measurement, fields, window, keys),
-            Above(measurement, fields, field.name, float(rng.choice([0.0, 20.0, 60.0])), window, keys),
+            Raw(measurement, fields, window, keys, where),
             Bucketed(measurement, fields, aggregate, bucket_ns, window, keys),
             Grouped(measurement, fields, aggregate, bucket_ns, window, keys),
             LatestBuckets(measurement, fields, aggregate, bucket_ns, window.end_ns, int(rng.integers(1, 6))),

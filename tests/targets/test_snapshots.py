@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tsbench.model import Above, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored, Window, WriteMode
+from tsbench.model import (
+    Bucketed,
+    Condition,
+    Count,
+    Grouped,
+    Latest,
+    LatestBuckets,
+    Query,
+    Raw,
+    Stored,
+    Window,
+    WriteMode,
+)
 from tsbench.targets.base import Operation, Unsupported
 from tsbench.targets.registry import TARGETS
 from tsbench.testing import data
@@ -39,8 +51,8 @@ QUERIES: dict[str, Query] = {
     "newest row of every host": Latest(CPU, ("busy", "load")),
     "newest row of two hosts before a time": Latest(CPU, ("busy",), HOUR.end_ns, TWO),
     "newest row of a measurement without tags": Latest(LAG, ("kb",)),
-    "rows above a threshold": Above(CPU, ("busy", "load"), "busy", 90.0, HOUR),
-    "rows above a threshold of two hosts": Above(CPU, ("busy",), "busy", 90.0, HOUR, TWO),
+    "rows above a threshold": Raw(CPU, ("busy", "load"), HOUR, None, (Condition("busy", ">", 90.0),)),
+    "rows above a threshold of two hosts": Raw(CPU, ("busy",), HOUR, TWO, (Condition("busy", ">", 90.0),)),
     "newest five minutes": LatestBuckets(CPU, ("busy",), "max", MINUTE, HOUR.end_ns, 5),
     "count": Count(CPU),
     "stored points": Stored(DISK, HOUR.start_ns, HOUR.end_ns),

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from tsbench.check.comparison import compare
 from tsbench.model import (
-    Above,
     Analysis,
     Bucketed,
     Count,
@@ -73,19 +72,19 @@ def _answer(query: Query, batch: Batch, *, keeps: bool) -> list[tuple[Any, ...]]
     keys = getattr(query, "keys", None)
     if keys is not None and key:
         found = [p for p in found if p[1] in keys]
-    if isinstance(query, Raw | Above | Bucketed | Grouped):
+    if isinstance(query, Raw | Bucketed | Grouped):
         found = [p for p in found if query.window.start_ns <= p[0] < query.window.end_ns]
     elif isinstance(query, Latest | LatestBuckets) and query.before_ns is not None:
         found = [p for p in found if p[0] < query.before_ns]
-    if isinstance(query, Above):
-        found = [p for p in found if p[2][query.field] > query.threshold]
+    for one in query.where if isinstance(query, Raw) else ():
+        found = [p for p in found if one.holds(p[2][one.field])]
     if isinstance(query, Latest):
         newest: dict[str | None, tuple[int, str | None, dict[str, float]]] = {}
         for point in found:  # of several at the newest time, the one written last
             if point[1] not in newest or point[0] >= newest[point[1]][0]:
                 newest[point[1]] = point
         found = list(newest.values())
-    if isinstance(query, Raw | Above | Latest):
+    if isinstance(query, Raw | Latest):
         return [(t, *([h] if key else []), *(f[n] for n in query.fields)) for t, h, f in found]
     assert not isinstance(query, Analysis), "the key in memory knows none"
     groups: dict[tuple[Any, ...], list[dict[str, float]]] = defaultdict(list)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workload.test_world import spec
-from tsbench.model import Above, Analysis, Bucketed, Grouped, Latest, LatestBuckets, Raw, Window
+from tsbench.model import Analysis, Bucketed, Condition, Grouped, Latest, LatestBuckets, Raw, Window
 from tsbench.workload.queries import HOUR_NS, MINUTE_NS, QUERIES, fit, make
 from tsbench.workload.world import World
 
@@ -58,8 +58,8 @@ def test_the_other_kinds_of_the_peers():
     assert LOADED.start_ns + HOUR_NS <= newest.before_ns <= LOADED.end_ns
     for name, keys in (("high-cpu-1", 1), ("high-cpu-all", None)):
         above = make(name, WORLD, LOADED, 1, 0)
-        assert isinstance(above, Above)
-        assert (above.field, above.threshold, len(above.fields)) == ("usage_user", 90.0, 10)
+        assert isinstance(above, Raw)
+        assert (above.where, len(above.fields)) == ((Condition("usage_user", ">", 90.0),), 10)
         assert (above.keys and len(above.keys)) == keys
     latest = make("lastpoint", WORLD, LOADED, 1, 0)
     assert latest == Latest(WORLD.measurements[0], WORLD.measurements[0].field_names, None, None)
@@ -138,7 +138,7 @@ def test_a_query_is_a_function_of_its_number_and_lies_within_the_data(name, seed
     if isinstance(query, Analysis):
         assert LOADED.start_ns <= query.window.start_ns < query.window.end_ns <= LOADED.end_ns
         assert query.window.start_ns % step_ns == 0
-    if isinstance(query, Raw | Bucketed | Grouped | Above):
+    if isinstance(query, Raw | Bucketed | Grouped):
         window = query.window
         assert LOADED.start_ns <= window.start_ns < window.end_ns <= LOADED.end_ns
         assert window.start_ns % step_ns == window.end_ns % step_ns == 0
@@ -184,7 +184,7 @@ def test_a_kind_that_does_not_fit_says_what_it_needs(name, world, hours, words):
 def test_a_window_as_long_as_the_data_is_the_data():
     loaded = Window(LOADED.start_ns, LOADED.start_ns + 12 * HOUR_NS)
     query = make("high-cpu-all", WORLD, loaded, 1, 0)
-    assert isinstance(query, Above)
+    assert isinstance(query, Raw)
     assert query.window == loaded
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tsbench.check.comparison import Difference
-from tsbench.model import Above, Analysis, Bucketed, Grouped, Latest, LatestBuckets, Raw, Window
+from tsbench.model import Analysis, Bucketed, Grouped, Latest, LatestBuckets, Raw, Window
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def unexpired(question: Question[Any], before_ns: int) -> Question[Any] | None:
     """
     query = question.query
     match query:
-        case Raw() | Above():
+        case Raw():
             first_ns = before_ns
         case Bucketed() | Grouped():
             first_ns = -(-before_ns // query.bucket_ns) * query.bucket_ns

@@ -18,7 +18,6 @@ from tsbench.check.questions import Names, Question, pack_rows, packed_answer
 from tsbench.check.rows import NewestTracker, RowTracker, StoredTracker
 from tsbench.check.trucks import TruckTracker
 from tsbench.model import (
-    Above,
     Analysis,
     Bucketed,
     Grouped,
@@ -231,7 +230,6 @@ class Gold:
         of_one: dict[type, Callable[[Any, Names], Tracker]] = {
             Bucketed: BucketTracker,
             Raw: RowTracker,
-            Above: RowTracker,
             Stored: StoredTracker,
         }
         of_several: dict[type, Callable[[Any, Names], Tracker]] = {

@@ -12,7 +12,7 @@ from tsbench.check.packed import Packed, numbers
 from tsbench.check.points import EVER_NS, NEVER_NS
 from tsbench.check.questions import MomentTracker, WindowTracker
 from tsbench.check.stored_rows import compare_canonical
-from tsbench.model import Above, Kind
+from tsbench.model import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 class RowTracker(WindowTracker):
-    """The rows of one `Raw` or `Above` query.
+    """The rows of one `Raw` query.
 
     Only the part of the answer that lies in a slab's time is compared with the slab, so that nothing is kept but the
     answer itself, from its window's beginning on.
     """
 
-    def __init__(self, question: Question[Raw | Above], names: Names) -> None:
+    def __init__(self, question: Question[Raw], names: Names) -> None:
         self._query = query = question.query
         super().__init__(question, names, query.window.start_ns, query.window.end_ns)
         self._chosen = names.chosen(query)
@@ -66,8 +66,8 @@ class RowTracker(WindowTracker):
         query = self._query
         low, high = slab.rows_until(query.window.start_ns), slab.rows_until(query.window.end_ns)
         rows = np.arange(len(slab))[rows_of(slab, self._names.scale, low, high, self._chosen)]
-        if isinstance(query, Above):
-            rows = rows[slab.fields[query.field][rows] > query.threshold]
+        for condition in query.where:
+            rows = rows[condition.holds(slab.fields[condition.field][rows])]
         return packed_rows(slab, rows, query.fields, keyed=self._names.keyed).sorted()
 
     def _compare(self, expected: Packed, actual: Packed) -> None:

@@ -174,6 +174,8 @@ def queries(
     if show is not None:
         _show(show, world, [next(lines) for _ in range(min(count, len(kind)))])
         return
+    if (own := keys.get("described")) is not None:
+        keys["described"] = own.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     with output(out, force=force) as file:
         file.write(head_line(keys, window_ns))
         for line in lines:

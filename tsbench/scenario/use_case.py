@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import numpy as np
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from tsbench.errors import UserMistake
-from tsbench.model import Above, Bucketed, Grouped, Kind, Latest, LatestBuckets, Raw
+from tsbench.model import Bucketed, Condition, Grouped, Kind, Latest, LatestBuckets, Raw
 from tsbench.model import Field as Column
 from tsbench.scenario.file import explain, odd_text, read_document
 from tsbench.scenario.types import FILE, DurationNs, Part
@@ -26,7 +26,7 @@ from tsbench.workload.use_cases import USE_CASES
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tsbench.model import Query
+    from tsbench.model import Comparison, Query
     from tsbench.workload.layout import Pick
     from tsbench.workload.processes import Draw, Process
     from tsbench.workload.random_numbers import Floats
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 _TAKEN = frozenset({"time", "id", "tags", "tags_id", "name", "_id", "timestamp"})
 _PATTERN = re.compile(r"[^{}]*\{(?::0?\d{0,2}d?)?\}[^{}]*")
-_CONDITION = re.compile(r"\s*(\w+)\s*>\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*", re.IGNORECASE)
+_CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|>|<|=)\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*", re.IGNORECASE)
 _SELECTED = re.compile(r"\s*(max|min|mean|sum|count)\((\w+)\)\s*")
 _DAY_NS = 86_400 * NS_PER_S
 _PROCESSES = ("walk", "normal", "uniform", "pareto", "counter", "of", "constant", "entropy", "is")
@@ -280,8 +280,8 @@ class QueryPart(Part):
     """The measurement. Default: the first one."""
     select: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1_000)]
     """Fields (`temp`), or one aggregate of each of some fields (`max(temp)`): max, min, mean, sum, count."""
-    where: Annotated[tuple[str, ...], Field(strict=False, max_length=1)] = ()
-    """A condition on a field of the rows: `temp > 80`."""
+    where: Annotated[tuple[str, ...], Field(strict=False, max_length=10)] = ()
+    """Conditions on fields, all of which hold for the rows: `temp > 80`, with > >= < <= or =."""
     by: Annotated[tuple[str, ...], Field(strict=False, max_length=1)] = ()
     """The key, for one value of each series in place of all series together."""
     bucket: Annotated[DurationNs, Field(gt=0)] | None = None
@@ -336,24 +336,23 @@ class QueryPart(Part):
         about, of = self.about or self.name, (self.of or measurement,)
         return QueryKind(about, self._build(), length_ns, self.share or 0.0, self.series or 0, 0, of)
 
+    def _where(self) -> tuple[Condition, ...]:
+        matches = filter(None, map(_CONDITION.fullmatch, self.where))
+        return tuple(Condition(m[1], cast("Comparison", m[2]), float(m[3])) for m in matches)
+
     def _build(self) -> Callable[[Pick], Query]:
         aggregate, fields = self.selected
-        if self.where and (condition := _CONDITION.fullmatch(self.where[0])):
-            return partial(_above, fields=fields, field=condition[1], threshold=float(condition[2]))
         if not aggregate:
-            return partial(_newest if self.newest else _rows, fields=fields)
+            rows = partial(_rows, fields=fields, where=self._where())
+            return partial(_newest, fields=fields) if self.newest else rows
         if self.newest:
             return partial(_newest_buckets, fields=fields, aggregate=aggregate, bucket_ns=self.bucket, limit=self.limit)
         kind = Grouped if self.by else Bucketed
         return partial(_buckets, fields=fields, aggregate=aggregate, bucket_ns=self.bucket, kind=kind)
 
 
-def _above(pick: Pick, fields: tuple[str, ...], field: str, threshold: float) -> Query:
-    return Above(pick.measurement, fields, field, threshold, pick.window, pick.keys)
-
-
-def _rows(pick: Pick, fields: tuple[str, ...]) -> Query:
-    return Raw(pick.measurement, fields, pick.window, pick.keys)
+def _rows(pick: Pick, fields: tuple[str, ...], where: tuple[Condition, ...]) -> Query:
+    return Raw(pick.measurement, fields, pick.window, pick.keys, where)
 
 
 def _newest(pick: Pick, fields: tuple[str, ...]) -> Query:
@@ -439,7 +438,7 @@ def expect_answerable(asked: Sequence[QueryPart], measurements: Mapping[str, Seq
         for text in query.where:
             condition = _CONDITION.fullmatch(text)
             if condition is None:
-                raise ValueError(f"{place}.where: '{text}' is not FIELD > NUMBER, which is all that is there yet")
+                raise ValueError(f"{place}.where: '{text}' is not FIELD > NUMBER (or >= < <= =)")
             names.append(("where", condition[1]))
         for where, name in names:
             if name not in measurements[of]:

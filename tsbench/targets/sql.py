@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tsbench.encode import sql
 from tsbench.errors import UserMistake
 from tsbench.model import (
-    Above,
     Analysis,
     Bucketed,
     Count,
@@ -229,9 +228,7 @@ class SqlText(Dialect):
         """Return the query's text and parameters."""
         match query:
             case Raw():
-                text = self._rows(query, None)
-            case Above():
-                text = self._rows(query, query)
+                text = self._rows(query)
             case Bucketed():
                 text = self._bucketed(query)
             case Grouped():
@@ -268,11 +265,10 @@ class SqlText(Dialect):
         condition = self.among(quoted(measurement.key), keys)
         return [f'm."tags_id" IN (SELECT "id" FROM "tags" WHERE {condition})']
 
-    def _rows(self, query: Raw | Above, above: Above | None) -> str:
+    def _rows(self, query: Raw) -> str:
         m = query.measurement
         where = [self.window(query.window)]
-        if above is not None:
-            where.append(f"m.{quoted(above.field)} > {self.arg(above.threshold)}")
+        where += [f"m.{quoted(one.field)} {one.comparison} {self.arg(one.value)}" for one in query.where]
         where += self.chosen(m, query.keys, tag_table=self.tag_table)
         key = f", {self.tag_table}.{quoted(m.key)}" if m.key else ""
         join = ' JOIN "tags" t ON t."id" = m."tags_id"' if m.key and self.tag_table == "t" else ""

@@ -15,7 +15,6 @@ import polars as pl
 
 from tsbench.model import (
     OTHERS,
-    Above,
     Analysis,
     Batch,
     Bucketed,
@@ -148,10 +147,10 @@ class _Answer:
     def frame(self, query: Query) -> pl.DataFrame:
         match query:
             case Raw():
-                found = self._keyed(self._inside(query.window, query.keys))
-            case Above():
                 inside = self._inside(query.window, query.keys)
-                found = self._keyed(inside.filter(pl.col(f"f:{query.field}") > query.threshold))
+                for one in query.where:
+                    inside = inside.filter(one.holds(pl.col(f"f:{one.field}")))
+                found = self._keyed(inside)
             case Bucketed():
                 inside = self._inside(query.window, query.keys)
                 found = _aggregate(inside, query.fields, query.aggregate, query.bucket_ns, [])

@@ -9,11 +9,11 @@ import numpy as np
 
 from tsbench.check.comparison import Computed, canonical
 from tsbench.model import (
-    Above,
     Aggregate,
     Batch,
     Bucketed,
     Codes,
+    Condition,
     Count,
     Field,
     Grouped,
@@ -130,6 +130,7 @@ def queries(m: Measurement, keys: tuple[str, ...], seed: int = 0) -> list[Asked]
     minute = 60 * S
     chosen = keys[:2] if m.key else None
     aggregates: tuple[Aggregate, ...] = ("max", "min", "mean", "sum", "count")
+    between = Condition(names[-1], ">=", -20.0), Condition(names[-1], "<", 20.0)
     return [
         Asked("raw rows", Raw(m, names, window)),
         Asked("raw rows of some keys", Raw(m, names[:1], window, chosen)),
@@ -140,8 +141,9 @@ def queries(m: Measurement, keys: tuple[str, ...], seed: int = 0) -> list[Asked]
         Asked("newest row of each", Latest(m, names)),
         Asked("newest row of each before a time", Latest(m, names[-1:], start)),
         Asked("newest row of some keys before a time", Latest(m, names, start, chosen)),
-        Asked("rows above a threshold", Above(m, names, names[0], 12.5, window)),
-        Asked("rows above a threshold of some keys", Above(m, names, names[0], -1.0, window, chosen)),
+        Asked("rows above a threshold", Raw(m, names, window, None, (Condition(names[0], ">", 12.5),))),
+        Asked("rows above a threshold of some keys", Raw(m, names, window, chosen, (Condition(names[0], ">", -1.0),))),
+        Asked("rows between two values", Raw(m, names[:1], window, None, between)),
         Asked("newest three buckets", LatestBuckets(m, names, "max", minute, end, 3)),
         Asked("count", Count(m)),
         Asked("stored points", Stored(m, start, end + 1)),

@@ -13,7 +13,7 @@ from zlib import crc32
 
 import numpy as np
 
-from tsbench.model import Above, Analysis, Bucketed, Grouped, Latest, LatestBuckets, Query, Raw, Window
+from tsbench.model import Analysis, Bucketed, Condition, Grouped, Latest, LatestBuckets, Query, Raw, Window
 from tsbench.text import suggestion
 from tsbench.units import NS_PER_S, format_duration
 from tsbench.workload.layout import Pick, QueryKind
@@ -56,7 +56,7 @@ def _newest_buckets(pick: Pick) -> Query:
 
 
 def _above(pick: Pick) -> Query:
-    return Above(pick.measurement, pick.fields, "usage_user", 90.0, pick.window, pick.keys)
+    return Raw(pick.measurement, pick.fields, pick.window, pick.keys, (Condition("usage_user", ">", 90.0),))
 
 
 def _latest(pick: Pick) -> Query:

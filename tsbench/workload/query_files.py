@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import orjson
 
-from tsbench.model import Above, Aggregate, Analysis, Bucketed, Grouped, Latest, LatestBuckets, Query, Raw, Window
+from tsbench.model import (
+    Aggregate,
+    Analysis,
+    Bucketed,
+    Comparison,
+    Condition,
+    Grouped,
+    Latest,
+    LatestBuckets,
+    Query,
+    Raw,
+    Window,
+)
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
@@ -19,7 +31,7 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
     from tsbench.workload.world import World
 
-FORMAT = 1
+FORMAT = 2
 MS = 1_000_000
 """Windows begin at whole milliseconds, which every database stores exactly."""
 _NS = 2**63
@@ -131,6 +143,8 @@ class Parser:
                 content["keys"] = tuple(keys)
                 if not all(type(key) is str for key in keys):
                     raise ValueError("keys are no texts")
+            if "where" in content:
+                content["where"] = tuple(_condition_of(of, **condition) for condition in content["where"])
             for rest in content.keys() - _CHECKED:
                 _CHECKS[rest](content[rest])
         except (KeyError, TypeError, AttributeError) as error:
@@ -152,6 +166,12 @@ def _columns_of(name: Any, columns: Any) -> tuple[str, ...]:
     return known
 
 
+def _condition_of(of: Measurement, field: Any, comparison: Any, value: Any) -> Condition:
+    if field not in of.field_names or comparison not in get_args(Comparison) or type(value) not in {int, float}:
+        raise ValueError("where has conditions of a field, a comparison and a number")
+    return Condition(field, comparison, value)
+
+
 def _expect_whole(*numbers: Any) -> None:
     if not all(type(number) is int and -_NS < number < _NS for number in numbers):
         raise ValueError("a time or duration is no whole number of ns")
@@ -168,27 +188,20 @@ def _expect_aggregate(name: Any) -> None:
         raise ValueError(f"there is no aggregate {name!r}")
 
 
-def _expect_number(number: Any) -> None:
-    if type(number) not in {int, float}:
-        raise ValueError("threshold is no number")
-
-
 def _expect_text(text: Any) -> None:
     if type(text) is not str:
-        raise ValueError("field and of are texts")
+        raise ValueError("of is a text")
 
 
-_CHECKED = {"measurement", "fields", "window", "keys", "name", "columns"}
+_CHECKED = {"measurement", "fields", "window", "keys", "name", "columns", "where"}
 _CHECKS: dict[str, Callable[[Any], None]] = {
     "aggregate": _expect_aggregate,
     "bucket_ns": _expect_above_zero,
     "limit": _expect_above_zero,
     "before_ns": lambda value: None if value is None else _expect_whole(value),
-    "threshold": _expect_number,
-    "field": _expect_text,
     "of": _expect_text,
 }
-_KINDS: tuple[type[Any], ...] = (Raw, Bucketed, Grouped, Latest, Above, LatestBuckets, Analysis)
+_KINDS: tuple[type[Any], ...] = (Raw, Bucketed, Grouped, Latest, LatestBuckets, Analysis)
 _NAMES: dict[str, tuple[str, ...]] = {one.__name__: tuple(one.__dataclass_fields__) for one in _KINDS}
 _MAKERS = {one.__name__: (one, frozenset(_NAMES[one.__name__])) for one in _KINDS}
 

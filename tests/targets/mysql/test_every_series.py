@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.targets.mysql.support import new_database
-from tsbench.model import Above, Bucketed, Grouped, Latest, Raw, Stored, Window, WriteMode
+from tsbench.model import Bucketed, Condition, Grouped, Latest, Raw, Stored, Window, WriteMode
 from tsbench.targets.base import Statement
 from tsbench.targets.mysql import MARIADB, MYSQL
 from tsbench.testing.data import START_NS, S
@@ -110,7 +110,7 @@ def test_a_window_of_some_series_is_looked_up_by_series_and_time(filled: Filled,
     cpu, window = filled.cpu, Window(filled.world.time_ns(150), filled.world.time_ns(156))
     for query, rows in (
         (Raw(cpu, ("usage_user",), window, hosts), 6 * len(hosts)),
-        (Above(cpu, ("usage_user",), "usage_idle", -1.0, window, hosts), 6 * len(hosts)),
+        (Raw(cpu, ("usage_user",), window, hosts, (Condition("usage_idle", ">", -1.0),)), 6 * len(hosts)),
         (Bucketed(cpu, ("usage_user",), "max", 60 * S, window, hosts), 1),
         (Grouped(cpu, ("usage_user",), "mean", 60 * S, window, hosts), len(hosts)),
     ):

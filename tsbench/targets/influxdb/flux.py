@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tsbench.model import OTHERS, Above, Analysis, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored
+from tsbench.model import OTHERS, Analysis, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored
 from tsbench.targets.base import Unsupported, others_text
 from tsbench.targets.influxdb.influxql import duration, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tsbench.model import Measurement
+    from tsbench.model import Condition, Measurement
 
 _Table: TypeAlias = "dict[str, tuple[str, tuple[Any, ...]]]"
 """Type and values of a table's columns by name."""
@@ -45,11 +45,9 @@ def compile_query(query: Query) -> str:
     m = query.measurement
     match query:
         case Raw():
-            steps = [_span(query), *_points(m, query.fields, query.keys), _PIVOT, _kept(query)]
-        case Above():
-            fields = tuple(dict.fromkeys((*query.fields, query.field)))
-            above = f"filter(fn: (r) => {_column(query.field)} > {number(query.threshold)})"
-            steps = [_span(query), *_points(m, fields, query.keys), _PIVOT, above, _kept(query)]
+            fields = tuple(dict.fromkeys((*query.fields, *(one.field for one in query.where))))
+            where = [f"filter(fn: (r) => {_condition(one)})" for one in query.where]
+            steps = [_span(query), *_points(m, fields, query.keys), _PIVOT, *where, _kept(query)]
         case Bucketed():
             steps = [_span(query), *_points(m, query.fields, query.keys), *_buckets(query, []), _PIVOT]
         case Grouped():
@@ -106,7 +104,7 @@ def _texts(of: Sequence[str]) -> str:
     return f"[{', '.join(map(text_literal, of))}]"
 
 
-def _span(query: Raw | Above | Bucketed | Grouped) -> str:
+def _span(query: Raw | Bucketed | Grouped) -> str:
     return f"range(start: {moment(query.window.start_ns)}, stop: {moment(query.window.end_ns)})"
 
 
@@ -146,7 +144,12 @@ def _newest(m: Measurement) -> list[str]:
     return ["last()", by, 'sort(columns: ["_time"])', "last()"]
 
 
-def _kept(query: Raw | Above | Latest) -> str:
+def _condition(condition: Condition) -> str:
+    comparison = "==" if condition.comparison == "=" else condition.comparison
+    return f"{_column(condition.field)} {comparison} {number(condition.value)}"
+
+
+def _kept(query: Raw | Latest) -> str:
     key = query.measurement.key
     return f"keep(columns: {_texts(['_time', *([key] if key else []), *query.fields])})"
 

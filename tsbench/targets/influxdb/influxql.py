@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from tsbench.model import Above, Analysis, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored
+from tsbench.model import Analysis, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored
 from tsbench.targets.base import Unsupported
 
 if TYPE_CHECKING:
@@ -38,10 +38,8 @@ def compile_query(query: Query) -> str:
     where: list[str]
     match query:
         case Raw():
-            select, where, rest = _names(query.fields), _window(query), _by_key(m)
-        case Above():
-            above = f"{quoted(query.field)} > {number(query.threshold)}"
-            select, where, rest = _names(query.fields), [*_window(query), above], _by_key(m)
+            conditions = [f"{quoted(one.field)} {one.comparison} {number(one.value)}" for one in query.where]
+            select, where, rest = _names(query.fields), [*_window(query), *conditions], _by_key(m)
         case Bucketed():
             select, where, rest = _aggregates(query), _window(query), [_by_time(query)]
         case Grouped():
@@ -129,7 +127,7 @@ def _aggregates(query: Bucketed | Grouped | LatestBuckets) -> str:
     return ", ".join(f"{query.aggregate}({quoted(name)}) AS {quoted(name)}" for name in query.fields)
 
 
-def _window(query: Raw | Above | Bucketed | Grouped | Analysis) -> list[str]:
+def _window(query: Raw | Bucketed | Grouped | Analysis) -> list[str]:
     return [f"time >= {query.window.start_ns}ns", f"time < {query.window.end_ns}ns"]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tsbench.encode.bson_columns import FIELD, MEASUREMENT, NS_PER_MS, POINT, TAGS, TIME, VALUE
 from tsbench.encode.bson_hours import HOUR, HOUR_MS, KEY, POINTS
 from tsbench.encode.sql import EPOCH
-from tsbench.model import Above, Analysis, Bucketed, Count, Grouped, Latest, LatestBuckets, Raw, Stored
+from tsbench.model import Analysis, Bucketed, Count, Grouped, Latest, LatestBuckets, Raw, Stored
 from tsbench.targets.base import Statement, Unsupported
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tsbench.model import Aggregate, Measurement, Query
 
 Stage: TypeAlias = "dict[str, Any]"
-Read: TypeAlias = Raw | Above | Bucketed | Grouped | Latest | LatestBuckets
+Read: TypeAlias = Raw | Bucketed | Grouped | Latest | LatestBuckets
 _DAY_MS = 86_400_000
 VALUES = "point_values"
 """The collection of all measurements' values."""
@@ -33,9 +33,8 @@ class Pipeline:
     def compile(self, query: Query) -> Statement:
         """Return the query as a pipeline: its text for people, and as parameters the collection and the stages."""
         match query:
-            case Raw() | Above():
-                above = {plain(query.field): {"$gt": query.threshold}} if isinstance(query, Above) else {}
-                points = self.points(query, _window(query), above)
+            case Raw():
+                points = self.points(query, _window(query), _where(query))
                 stages = [*points, _projection(query.measurement, query.fields)]
             case Bucketed() | Grouped():
                 stages = self._aggregated(query)
@@ -186,7 +185,18 @@ def bound_of(time_ns: int) -> datetime:
     return EPOCH + timedelta(milliseconds=-(-time_ns // NS_PER_MS))
 
 
-def _window(query: Raw | Above | Bucketed | Grouped) -> Stage:
+_COMPARISONS = {">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte", "=": "$eq"}
+
+
+def _where(query: Raw) -> Stage:
+    """Return the conditions on fields; several on one field stand together."""
+    conditions: dict[str, dict[str, float]] = {}
+    for one in query.where:
+        conditions.setdefault(plain(one.field), {})[_COMPARISONS[one.comparison]] = one.value
+    return conditions
+
+
+def _window(query: Raw | Bucketed | Grouped) -> Stage:
     return {"$gte": bound_of(query.window.start_ns), "$lt": bound_of(query.window.end_ns)}
 
 
@@ -232,7 +242,8 @@ class ValuePipeline(Pipeline):
 
     def points(self, query: Read, window: Stage, more: Stage) -> list[Stage]:
         m = query.measurement
-        fields = dict.fromkeys([*query.fields, *([query.field] if isinstance(query, Above) else ())])
+        where = [one.field for one in query.where] if isinstance(query, Raw) else []
+        fields = dict.fromkeys([*query.fields, *where])
         by = {TIME: f"${TIME}", **({} if m.key is None else {KEY: f"${key_path(m)}"})}
         tags = {} if m.key is None else {TAGS: {plain(m.key): f"$_id.{KEY}"}}
         rows = {TIME: f"$_id.{TIME}", **tags, **_row_values(list(fields))}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tsbench.model import Above, Analysis, Bucketed, Count, Grouped, Kind, Latest, LatestBuckets, Raw, Stored
+from tsbench.model import Analysis, Bucketed, Count, Grouped, Kind, Latest, LatestBuckets, Raw, Stored
 from tsbench.targets.base import Operation, Statement, Unsupported, expect_all_fields
 from tsbench.targets.http import LineSchema
 
@@ -100,6 +100,10 @@ class FieldsSchema(LineSchema):
         """Return the request, with the form of its answer as parameters (see `session`)."""
         m, key = query.measurement, query.measurement.key or ""
         match query:
+            case Raw(where=conditions) if conditions:
+                raise Unsupported(
+                    "MetricsQL has no rows: the samples of one metric cannot be chosen by another's values"
+                )
             case Raw():
                 start, end = _ms(query.window.start_ns), _ms(query.window.end_ns)
                 return _export(_selector(query, query.keys), start, end, "rows", m.name, key)
@@ -127,10 +131,6 @@ class FieldsSchema(LineSchema):
                 return _statement("/api/v1/query", {"query": count, "time": str(END_S)}, "count", m.name)
             case Analysis():
                 raise Unsupported("MetricsQL cannot divide by a label, nor count what holds in buckets of ten minutes")
-            case Above():
-                raise Unsupported(
-                    "MetricsQL has no rows: the samples of one metric cannot be chosen by another's values"
-                )
 
 
 FIELDS = FieldsSchema("fields")
