@@ -296,6 +296,8 @@ def test_the_example_runs_as_it_stands_but_shorter_and_its_results_may_lie_anywh
 ) -> None:
     (block,) = (text for path, language, text in BLOCKS if path == README and "[matrix]" in text)
     (tmp_path / "my.toml").write_text(block, encoding="utf-8")
+    (use_case,) = (text for path, _, text in BLOCKS if path == README and "[[measurement]]" in text)
+    (tmp_path / "pumps.toml").write_text(use_case, encoding="utf-8")
     words = ["run", "my.toml", "--only", "postgres-btree-rate=500", "--out", AWKWARD]
     for change in ("world.scale=8", "drive.duration=3s", "drive.warmup=1s"):
         words += ["--set", change]
