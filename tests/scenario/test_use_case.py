@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, get_args
@@ -393,3 +394,31 @@ def test_files_that_are_not_there_and_names_that_are_taken_are_named(
         assert main(["generate", "--use-case", str(tmp_path / name), *out]) == 2
         says(complaint(capsys.readouterr().err), name, why)
         assert not (tmp_path / "points").exists()
+
+
+PIECES = (
+    *("[1, 2]", "-1", "1e999", "nan", '"x"', "true", "{}", "[]", '"{}"', '"1m"', "{ of = 3 }", "''"),
+    *("99999999999999999999", "is", "per", "1e300"),
+)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.data())
+def test_any_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path, data: st.DataObject) -> None:
+    words = re.split(r"([\s=,\[\]{}]+)", TEXT)
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(words) - 1))
+        words[place] = data.draw(st.sampled_from([*PIECES, "", *words]) | st.text(max_size=4))
+    (tmp_path / "own.toml").write_text("".join(words), encoding="utf-8", errors="replace")
+    mistake, described = "", None
+    try:
+        described = read_use_case(tmp_path / "own.toml")
+    except UserMistake as error:
+        mistake = str(error)
+    if described is None:
+        assert mistake.startswith(str(tmp_path / "own.toml"))
+        assert "\n" not in mistake
+        return
+    of = World(WorldPart(use_case="own", described=described, scale=3, streams=1).spec())
+    for batch in points(of, 5).values():
+        assert all(np.isfinite(column).all() for column in batch.fields.values())

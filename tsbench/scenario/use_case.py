@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from tsbench.workload.random_numbers import Floats
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
-_TAKEN = frozenset({"time", "id", "tags", "tags_id", "name", "_id", "timestamp"})
+_TAKEN = frozenset({"time", "id", "tags", "tags_id", "_id", "timestamp"})
 _PATTERN = re.compile(r"[^{}]*\{(?::0?\d{0,2}d?)?\}[^{}]*")
 _CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|>|<|=)\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*", re.IGNORECASE)
 _SELECTED = re.compile(r"\s*(max|min|mean|sum|count)\((\w+)\)\s*")
+_EXACT = 2.0**53
+"""Whole numbers up to this are exact as floats, in which fields are computed."""
 _DAY_NS = 86_400 * NS_PER_S
 _PROCESSES = ("walk", "normal", "uniform", "pareto", "counter", "of", "constant", "entropy", "is")
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -197,7 +199,7 @@ class FieldPart(Part):
         if self.min is not None or self.max is not None:
             values = np.clip(values, self.min, self.max)
         if self.type == "int":
-            return np.rint(values)
+            return np.clip(np.rint(values), -_EXACT, _EXACT)
         return values if self.decimals is None else np.round(values, self.decimals)
 
 
