@@ -346,6 +346,25 @@ def test_a_table_that_cannot_be_made_is_refused_before_the_old_one_is_dropped(
         assert count_stored(session, schema, [cpu]) == 1
 
 
+@pytest.mark.parametrize("place", [TARGETS[2], *TARGETS[-1:]], indirect=True)
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (f"cpu,h=a {'v' * 65}=1 2000000000", "has 65 bytes, more than the 6"),
+        (f"cpu,{'t' * 65}=a v=1 2000000000", "has 65 bytes, more than the 6"),
+        (f"{'m' * 65},h=a v=1 2000000000", "of a table's name here; rename the measurement"),
+    ],
+)
+def test_a_name_that_is_too_long_for_a_database_is_refused_and_not_cut(
+    place: tuple[str, str], line: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, endpoint = place
+    (tmp_path / "points").write_text(f"{line}\n")
+    words = [target, str(tmp_path / "points"), "--endpoint", endpoint, "--out", str(tmp_path / "r")]
+    assert main(["load", *words]) in {1, 2}
+    says(complaint(capsys.readouterr().err), expected)
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [

@@ -29,6 +29,7 @@ from tsbench.model import (
 )
 from tsbench.targets.base import Payload, Schema, Statement
 from tsbench.targets.sql_trucks import Dialect, compile_analysis
+from tsbench.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -66,8 +67,15 @@ def column_names(m: Measurement, *, own_tags: bool | None = None) -> list[str]:
     return ["time", *(["tags_id"] if m.tags else []), *m.field_names, *([OWN_TAGS] if own else [])]
 
 
-def expect_distinct(table: str, columns: Sequence[str], *, folds_case: bool) -> None:
-    """Raise UserMistake if a table would have a column twice, before the database drops the old one and refuses it."""
+def expect_names(table: str, columns: Sequence[str], *, folds_case: bool, longest: int | None = None) -> None:
+    """Raise UserMistake if a table cannot be made, before the database drops the old one, or cuts a name.
+
+    A column would stand in it twice, or a name has more than the `longest` number of bytes.
+    """
+    for what, name in [("table", table), *(("column", name) for name in columns)]:
+        if longest is not None and (size := len(name.encode())) > longest:
+            text = f"'{shortened(name, 40)}' has {size} bytes, more than the {longest} of a {what}'s name here"
+            raise UserMistake(f"{text}; rename the {'measurement' if what == 'table' else 'tag or field'}")
     seen: dict[str, str] = {}
     for name in columns:
         folded = name.casefold() if folds_case else name
@@ -111,6 +119,8 @@ class SqlSchema(Schema, ABC):
     types: ClassVar[ColumnTypes]
     folds_case: ClassVar[bool] = True
     """True if names of columns that differ in case only are the same."""
+    longest_name: ClassVar[int | None] = None
+    """Most bytes of a name; None: any number."""
     max_parameters: ClassVar[int]
     """Largest number of parameters of a statement."""
 
@@ -132,12 +142,12 @@ class SqlSchema(Schema, ABC):
         types = {"time": self.types.time, "tags_id": self.types.tags_id, OWN_TAGS: self.types.own_tags}
         types |= {field.name: kinds[field.kind] for field in m.fields}
         of_table = column_names(m, own_tags=own_tags)
-        expect_distinct(m.name, of_table, folds_case=self.folds_case)
+        expect_names(m.name, of_table, folds_case=self.folds_case, longest=self.longest_name)
         return ", ".join(f"{quoted(name)} {types[name]}" for name in of_table)
 
     def tag_table(self, tags: Mapping[str, Codes], more: str = "") -> Statement:
         """Return the statement that creates the table of tags; `more` follows its columns."""
-        expect_distinct("tags", ["id", *tags], folds_case=self.folds_case)
+        expect_names("tags", ["id", *tags], folds_case=self.folds_case, longest=self.longest_name)
         types = {False: self.types.tag, True: self.types.floats}
         columns = ", ".join(f"{quoted(name)} {types[codes.is_number]}" for name, codes in tags.items())
         return Statement(f'CREATE TABLE "tags" ("id" {self.types.id}, {columns}{more})')

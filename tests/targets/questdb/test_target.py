@@ -207,3 +207,20 @@ class TestQuestDB(TargetContract):
 def test_a_wrong_endpoint_is_answered_with_what_is_right(endpoint: str, why: str) -> None:
     with pytest.raises(UserMistake, match=why):
         TARGET.connect(endpoint, DEDUP)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "why"),
+    [
+        ("m", ("v", "V"), "the column 'V' twice"),
+        ("m", ("time",), "the column 'time' twice"),
+        ("m", ("host",), "the column 'host' twice"),
+        ("m", ("v" * 130,), "has 130 bytes, more than the 119 of a column's name here"),
+        ("m" * 130, ("v",), "of a table's name here; rename the measurement"),
+    ],
+)
+def test_a_table_that_cannot_be_made_is_refused_before_a_statement_is_sent(
+    name: str, fields: tuple[str, ...], why: str
+) -> None:
+    with pytest.raises(UserMistake, match=why):
+        DEDUP.create([Measurement(name, ("host",), tuple(map(Field, fields)))], data.shared_tags())

@@ -180,6 +180,7 @@ class MysqlSchema(SqlSchema):
     options: str = ""
     rest: Operation | None = None
     keeps_duplicates: bool = False
+    longest_name: ClassVar = 64
     types: ClassVar = ColumnTypes(
         "DATETIME(6) NOT NULL", "INTEGER NOT NULL", "DOUBLE", "BIGINT", "TEXT", "INTEGER PRIMARY KEY",
         "VARCHAR(255)",

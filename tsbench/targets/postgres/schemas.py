@@ -107,6 +107,7 @@ class PostgresSchema(SqlSchema):
         "timestamptz", "integer", "double precision", "double precision", "jsonb", "integer PRIMARY KEY", "text"
     )
     folds_case: ClassVar = False
+    longest_name: ClassVar = 63
     max_parameters: ClassVar = 65_535  # the protocol counts them in 16 bits
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:

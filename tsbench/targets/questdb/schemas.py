@@ -16,7 +16,7 @@ from tsbench.encode import sql
 from tsbench.model import Analysis, Kind
 from tsbench.targets.base import Operation, Statement, Unsupported
 from tsbench.targets.http import LineSchema
-from tsbench.targets.sql import SqlText, expect_distinct, fields, quoted
+from tsbench.targets.sql import SqlText, expect_names, fields, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -110,7 +110,7 @@ class QuestSchema(LineSchema):
 
     def _table(self, m: Measurement) -> Statement:
         tags = [*m.tags, *m.own_tags]
-        expect_distinct(m.name, ["time", *tags, *m.field_names], folds_case=True)
+        expect_names(m.name, ["time", *tags, *m.field_names], folds_case=True, longest=127 - len(PREFIX))
         columns = ['"time" TIMESTAMP', *(f"{quoted(tag)} SYMBOL" for tag in tags)]
         columns += [f"{quoted(field.name)} {_TYPES[field.kind]}" for field in m.fields]
         keys = f" DEDUP UPSERT KEYS({', '.join(map(quoted, ['time', *tags]))})" * (not self.keeps_duplicates)
