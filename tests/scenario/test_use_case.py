@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, get_args
@@ -111,6 +112,19 @@ def test_a_specification_is_complete_without_the_file(tmp_path: Path) -> None:
     for kind in ("hot-pumps", "hourly", "newest", "open-valves", "last-buckets"):
         first, second = (queries.make(kind, one.world_at(), loaded, 1, 3) for one in (cell, again))
         assert first == second
+
+
+def test_popular_series_are_asked_about_as_often_as_zipf_says(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(TEXT.replace("series = 5", 'series = 1\npopularity = "zipf"'))
+    of = world(tmp_path / "own.toml", scale=100)
+    loaded = Window(of.spec.start_ns, of.spec.start_ns + 3_600 * NS_PER_S)
+    counts = Counter(queries.make("hot-pumps", of, loaded, 1, number).keys[0] for number in range(20_000))  # type: ignore[union-attr, index]
+    for rank in (1, 2, 10, 50):
+        expected = 20_000 * math.log((rank + 1) / rank) / math.log(101)
+        assert counts[f"p-{rank - 1:05}"] == pytest.approx(expected, abs=5 * math.sqrt(expected))
+    (tmp_path / "all.toml").write_text(TEXT.replace("series = 5", 'series = 40\npopularity = "zipf"'))
+    every = queries.make("hot-pumps", world(tmp_path / "all.toml"), loaded, 1, 0)
+    assert len({*every.keys}) == 40  # type: ignore[union-attr, misc]
 
 
 # --- on databases -----------------------------------------------------------------------------------------------------
@@ -363,6 +377,7 @@ def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, obje
         ('"max(power)"', '"max(temp)"', "a field stands twice"),
         ("share = 1.0", 'share = 1.0\nwindow = "1m"', "share: needs no window"),
         ("share = 1.0", "share = 1.5", "share: must be at most 1"),
+        ("series = 5", 'popularity = "zipf"', "popularity: needs series"),
         ("limit = 5", "", "limit: belongs to the newest buckets"),
         ('of = "valve"', 'of = "valves"', "there is no measurement 'valves'; did you mean 'valve'?"),
         ('name = "newest"', 'name = "hourly"', "query: 'hourly' stands twice"),

@@ -294,6 +294,8 @@ class QueryPart(Part):
     """Length of the time range as a share of the loaded one, in place of `window`."""
     series: Annotated[int, Field(ge=1, le=1_000)] | None = None
     """How many series are drawn. Default: all."""
+    popularity: Literal["uniform", "zipf"] = "uniform"
+    """How these are drawn: all alike, or few of them often, the first ones most (the r-th with a chance like 1/r)."""
     newest: bool = False
     """The newest row of each series; with an aggregate, the newest `limit` buckets before a moment."""
     limit: Annotated[int, Field(ge=1, le=10_000)] | None = None
@@ -313,6 +315,8 @@ class QueryPart(Part):
             raise ValueError(
                 "where: stands with fields alone; conditions on aggregates and newest rows are not there yet"
             )
+        if self.popularity == "zipf" and self.series is None:
+            raise ValueError("popularity: needs series, the number of them that are drawn")
         if self.window is not None and self.share is not None:
             raise ValueError("share: needs no window; take one of the two out")
         if (self.limit is not None) != (self.newest and is_aggregate):
@@ -336,7 +340,8 @@ class QueryPart(Part):
         newest_rows = self.newest and self.bucket is None
         length_ns = 0 if newest_rows else self.window or 0
         about, of = self.about or self.name, (self.of or measurement,)
-        return QueryKind(about, self._build(), length_ns, self.share or 0.0, self.series or 0, 0, of)
+        zipf = self.popularity == "zipf"
+        return QueryKind(about, self._build(), length_ns, self.share or 0.0, self.series or 0, 0, of, zipf=zipf)
 
     def _where(self) -> tuple[Condition, ...]:
         matches = filter(None, map(_CONDITION.fullmatch, self.where))

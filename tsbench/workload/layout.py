@@ -122,6 +122,8 @@ class QueryKind:
         Names of the use cases that have such queries; None means any.
     fleet
         Whether to choose a value of the tag `fleet`.
+    zipf
+        Whether few series are chosen often, the first ones most: the r-th with a probability like 1/r.
     """
 
     doc: str
@@ -133,6 +135,7 @@ class QueryKind:
     measurements: tuple[str, ...] = ()
     use_cases: tuple[str, ...] | None = None
     fleet: bool = False
+    zipf: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,7 +221,8 @@ def make(name: str, world: World, loaded: Window, seed: int, number: int) -> Que
     keys = None
     if kind.keys and world.key is not None:
         of_series = world.tags()[world.key]
-        keys = tuple(of_series[i] for i in _distinct(who, len(of_series)))
+        choose = _popular if kind.zipf else _distinct
+        keys = tuple(of_series[i] for i in choose(who, len(of_series)))
     fields = measurement.field_names
     window = _window(loaded, _length_ns(kind, world, loaded), when, world.spec.resolution_ns)
     return kind.build(Pick(measurement, fields[: kind.fields or len(fields)], window, keys, fleet))
@@ -311,4 +312,15 @@ def _distinct(uniforms: list[float], population: int) -> list[int]:
     for highest, u in enumerate(uniforms, population - len(uniforms)):
         drawn = int(u * (highest + 1))
         chosen.append(highest if drawn in chosen else drawn)
+    return chosen
+
+
+def _popular(uniforms: list[float], population: int) -> list[int]:
+    """Return as many different numbers below `population`, r - 1 with a probability like 1/r; the next one if taken."""
+    chosen: list[int] = []
+    for u in uniforms:
+        drawn = min(int((population + 1) ** u), population) - 1
+        while drawn in chosen:
+            drawn = (drawn + 1) % population
+        chosen.append(drawn)
     return chosen
