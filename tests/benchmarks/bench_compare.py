@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.results.made import load, measured, op_figures, size
 from tsbench.measure.hist import Histogram, SparseHistogram
 from tsbench.measure.margins import Batches, above, judge
-from tsbench.report.cells import Asked, Cell
+from tsbench.report.cells import AskedSpec, Cell
 from tsbench.report.comparison import compare, side_of
 from tsbench.results.figures import Tail
 from tsbench.results.rundir import COMPLETE, RunDir, Status
@@ -62,7 +62,7 @@ def cell(name: str, slowdown: float, level: float, noise: np.ndarray) -> Cell:
         cell=name, loop="closed", validity=Validity("valid"), measured=measured(write, query),
         load=load(50_000 / slow[4]), size=size(96.5 * float(np.exp(noise[5]))),
     )  # fmt: skip
-    return Cell(name, RunDir(PLACE / name), summary, None, {}, Asked(), Status(state=COMPLETE), ())
+    return Cell(name, RunDir(PLACE / name), summary, None, {}, AskedSpec(), Status(state=COMPLETE), ())
 
 
 def sides(rng: np.random.Generator, rounds: int, noise: float, drift: float, slowdown: float) -> tuple[Side, Side]:

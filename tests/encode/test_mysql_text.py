@@ -53,9 +53,9 @@ def test_every_form_has_all_values(batch):
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("row", [0, 20])
 def test_a_float_that_is_not_finite_is_refused_wherever_it_is(bad, row):
-    from tsbench.encode.number_text import Column, number_parts
+    from tsbench.encode.number_text import NumberColumn, number_parts
 
     values = np.full(30, 0.123)
     values[row] = bad
     with pytest.raises(ValueError, match="not finite"):
-        number_parts([Column(b",", np.full(30, 0.456), b""), Column(b",", values, b"")])
+        number_parts([NumberColumn(b",", np.full(30, 0.456), b""), NumberColumn(b",", values, b"")])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tsbench.encode import text_columns
-from tsbench.encode.text_columns import Assembled, Part, assemble, assembled, texts
+from tsbench.encode.text_columns import Assembled, TextPart, assemble, assembled, texts
 
 TEXTS = st.lists(st.binary(max_size=40), min_size=1, max_size=5)
 
@@ -24,8 +24,8 @@ def written(draw: st.DrawFn) -> tuple[Assembled, list[bytes], bytes]:
     tables = [*draw(st.lists(TEXTS, min_size=1, max_size=4)), draw(TEXTS)]
     *columns, leads = ([table[i] for i in rng.integers(0, len(table), count)] for table in tables)
     ends = [b")" + lead for lead in [*leads[1:], leads[-1]]]
-    parts = [*(Part(texts(column)) for column in columns), Part(texts(ends))]
-    lead = Part(texts(leads))
+    parts = [*(TextPart(texts(column)) for column in columns), TextPart(texts(ends))]
+    lead = TextPart(texts(leads))
     rows = [one + b"".join(row) + b")" for one, row in zip(leads, zip(*columns, strict=True), strict=True)]
     with patch.object(text_columns, "_BLOCK_BYTES", draw(st.sampled_from([1, 10_000]))):
         whole = assembled(parts, count, lead)

@@ -12,7 +12,7 @@ from scipy import special, stats
 
 from tsbench.measure.margins import dependence, mean_interval, share_interval
 from tsbench.measure.statistics import (
-    Interval,
+    Bounds,
     Test,
     benjamini_hochberg,
     beta_share,
@@ -115,8 +115,8 @@ def test_the_least_numbers_of_runs_are_those_at_which_the_tests_can_say_anything
 
 def test_a_median_has_an_interval_from_six_runs_on():
     assert median_interval([1, 2, 3, 4, 5]) is None
-    assert median_interval([5, 1, 3, 2, 6, 4]) == Interval(3.5, 1, 6)
-    assert median_interval([5, 1, 3, 2, 6, 4, 7, 8, 9]) == Interval(5, 2, 8)
+    assert median_interval([5, 1, 3, 2, 6, 4]) == Bounds(3.5, 1, 6)
+    assert median_interval([5, 1, 3, 2, 6, 4, 7, 8, 9]) == Bounds(5, 2, 8)
 
 
 def test_the_median_interval_is_that_of_scipys_quantile_test():
@@ -137,8 +137,8 @@ def test_words_need_runs_and_depend_on_the_direction():
 
 
 def test_a_difference_of_one_figure_among_many_needs_a_smaller_probability():
-    close = Test(Interval(1.1, 1.01, 1.2), 0.04, 0.05, paired=True, runs=(9, 9))
-    none = Test(Interval(1.0, 0.9, 1.1), 0.8, 0.05, paired=True, runs=(9, 9))
+    close = Test(Bounds(1.1, 1.01, 1.2), 0.04, 0.05, paired=True, runs=(9, 9))
+    none = Test(Bounds(1.0, 0.9, 1.1), 0.8, 0.05, paired=True, runs=(9, 9))
     assert differences({"a": close}, {"a": True}) == {"a": "better"}
     together = differences({"a": close, "b": none, "c": none}, dict.fromkeys("abc", True))
     assert together["a"] == "no difference found"

@@ -20,7 +20,7 @@ from tests.examples import examples
 from tests.net.loopback import Loopback, Peer
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import Count, OpError, Outcome, WriteMode
-from tsbench.net.http import HttpConnection, Place, Request
+from tsbench.net.http import Address, HttpConnection, Request
 from tsbench.net.http_parser import MAX_HEAD_BYTES, Malformed, Response, ResponseParser, Truncated, parse_plain
 from tsbench.servers.process import free_port
 from tsbench.targets.influxdb.v1 import TAGS, TARGET
@@ -196,11 +196,11 @@ def test_headers_are_found_whatever_their_spelling() -> None:
 
 
 def connection(server: Loopback, timeout_s: float = 60.0) -> HttpConnection:
-    return HttpConnection(Place("127.0.0.1", server.port), timeout_s=timeout_s)
+    return HttpConnection(Address("127.0.0.1", server.port), timeout_s=timeout_s)
 
 
 def request(server: Loopback) -> Request:
-    return Request(Place("127.0.0.1", server.port), "POST", "/write", {})
+    return Request(Address("127.0.0.1", server.port), "POST", "/write", {})
 
 
 def fails(act: Callable[[Peer, bytes], None], *, timeout_s: float = 60.0) -> tuple[Outcome, str]:
@@ -265,7 +265,7 @@ def test_a_request_is_its_head_and_the_bodys_own_bytes() -> None:
 def test_a_header_cannot_smuggle_another() -> None:
     for value in ("x\r\nY: z", "x\n", "", "x\0"):
         with pytest.raises(ValueError, match="line break"):
-            Request(Place("h", 1), "GET", "/", {"Authorization": value})
+            Request(Address("h", 1), "GET", "/", {"Authorization": value})
 
 
 @pytest.mark.parametrize("close", [Peer.close, Peer.reset])
@@ -295,7 +295,7 @@ def test_bytes_that_nobody_asked_for_end_the_connection(pieces: tuple[bytes, ...
 
 
 def test_a_port_where_nobody_listens_is_refused_and_nothing_was_sent() -> None:
-    client = HttpConnection(Place("127.0.0.1", free_port()), timeout_s=60)
+    client = HttpConnection(Address("127.0.0.1", free_port()), timeout_s=60)
     with pytest.raises(OpError) as caught:
         client.send(Request(client.place, "POST", "/", {}), b"x")
     assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "refused")
@@ -329,7 +329,7 @@ def test_a_slow_drip_ends_at_the_one_deadline() -> None:
 
 def test_a_body_that_nobody_reads_ends_at_the_deadline() -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:  # the kernel accepts, and takes what its buffers hold
-        client = HttpConnection(Place("127.0.0.1", deaf.getsockname()[1]), timeout_s=0.2)
+        client = HttpConnection(Address("127.0.0.1", deaf.getsockname()[1]), timeout_s=0.2)
         with pytest.raises(OpError) as caught:
             client.send(Request(client.place, "POST", "/", {}), b"x" * 50_000_000)
     assert (caught.value.outcome, caught.value.cause) == (Outcome.UNKNOWN, "timeout")
@@ -349,7 +349,7 @@ def test_an_answer_before_the_whole_request_was_read_counts() -> None:
 
         thread = threading.Thread(target=refuse)
         thread.start()
-        client = HttpConnection(Place("127.0.0.1", listener.getsockname()[1]), timeout_s=60)
+        client = HttpConnection(Address("127.0.0.1", listener.getsockname()[1]), timeout_s=60)
         try:
             found: object = client.send(Request(client.place, "POST", "/", {}), b"x" * 30_000_000).status
         except OpError as error:
@@ -379,7 +379,7 @@ def test_tls_is_verified(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with Loopback(
         lambda peer, asked: peer.send(NO_CONTENT), wrap=lambda s: context.wrap_socket(s, server_side=True)
     ) as server:
-        place = Place("127.0.0.1", server.port, tls=True)
+        place = Address("127.0.0.1", server.port, tls=True)
         with pytest.raises(OpError, match="certificate") as caught:
             HttpConnection(place, timeout_s=60).send(Request(place, "POST", "/", {}), b"x")
         assert (caught.value.outcome, caught.value.cause) == (Outcome.FAILED, "refused")

@@ -18,14 +18,14 @@ from tsbench.measure.hist import Histogram, Interval, SparseHistogram, write_int
 from tsbench.measure.merge import OpTotals
 from tsbench.model import WriteMode
 from tsbench.results.figures import (
-    Answers,
+    AnswerCounts,
     AnswersThatDiffer,
     FirstDifference,
-    Kind,
     Limit,
     Load,
+    LocatedFlaw,
     Measured,
-    Place,
+    OpKind,
     Size,
     StoredDifference,
     Torn,
@@ -289,7 +289,7 @@ def summary_of(shape: Shape, histograms: dict[tuple[str, str], Histogram]) -> Su
 
 
 def _measured(shape: Shape, histograms: dict[tuple[str, str], Histogram]) -> Measured:
-    kinds: dict[str, Kind] = {op: "write" if kind == "write" else "query" for op, kind in shape.ops}
+    kinds: dict[str, OpKind] = {op: "write" if kind == "write" else "query" for op, kind in shape.ops}
     sums = {"write": OpTotals(), "query": OpTotals()}
     ops = {}
     for op, kind in kinds.items():
@@ -350,18 +350,20 @@ def _size(shape: Shape) -> Size:
     return Size(bytes=size, points=LOADED.points, bytes_per_point=per_point, parts=parts, directory_bytes=size)
 
 
-PARTIAL = Place(measurement="cpu", series="host_7", time="1970-01-01T00:00:00Z", stored="usage_user=3", expected="")
+PARTIAL = LocatedFlaw(
+    measurement="cpu", series="host_7", time="1970-01-01T00:00:00Z", stored="usage_user=3", expected=""
+)
 """A stored point that nobody wrote, as results locate it."""
 
 
-def _answers(shape: Shape) -> Answers:
+def _answers(shape: Shape) -> AnswerCounts:
     first = FirstDifference(
         kind="lastpoint", query="double-groupby-1 #17", difference="row 4: usage_user 51.2 expected 48.9"
     )
     torn_row = TornRow(kind="lastpoint", row="a row without usage_idle")
     is_wrong = bool(shape.wrong)
     stored = StoredDifference(count=1500, at_least=True, first=(PARTIAL,))
-    return Answers(
+    return AnswerCounts(
         checked=1200,
         sampled=1000,
         given=81_300,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsbench.measure.statistics import Interval
+from tsbench.measure.statistics import Bounds
 from tsbench.report.answer import answer
 from tsbench.report.sides import Side, Sides
 
@@ -24,8 +24,8 @@ SETS = [
 NAMES = [f"{stem}: {one['about']}" for stem, one in SETS]
 
 
-def interval(value: Any) -> Interval:
-    return Interval(**value) if isinstance(value, dict) else Interval(value, value, value)
+def interval(value: Any) -> Bounds:
+    return Bounds(**value) if isinstance(value, dict) else Bounds(value, value, value)
 
 
 def side_of(cell: dict[str, Any]) -> Side:

@@ -13,7 +13,7 @@ import pytest
 from tests.results.made import limit, load, measured, op_figures, size
 from tsbench.cli.main import main
 from tsbench.errors import UserMistake
-from tsbench.measure.statistics import Interval
+from tsbench.measure.statistics import Bounds
 from tsbench.report.baseline import compared, expect_baseline, parse_relative
 from tsbench.report.comparison import Comparison, compare, lines, pairs, ratio_text
 from tsbench.results.manifest import Manifest
@@ -167,10 +167,10 @@ def test_a_difference_that_is_the_clients_lateness_is_none(tmp_path: Path) -> No
 
 
 def test_ratios_are_printed_as_changes_near_one_and_as_factors_far_from_it() -> None:
-    assert ratio_text(Interval(1.06, 1.02, 1.1)) == "+6.0 % (+2.0 to +10.0 %)"
-    assert ratio_text(Interval(3.2, 3.0, 3.4)) == "a factor of 3.2 (3 to 3.4)"
-    assert ratio_text(Interval(1 / 32, 1 / 40, 1 / 25)) == "a factor of 32 (25 to 40)"  # it was "0.0313 times"
-    assert ratio_text(Interval(0.2, 0.0, math.inf)) == "a factor of 5 (0 to inf)"
+    assert ratio_text(Bounds(1.06, 1.02, 1.1)) == "+6.0 % (+2.0 to +10.0 %)"
+    assert ratio_text(Bounds(3.2, 3.0, 3.4)) == "a factor of 3.2 (3 to 3.4)"
+    assert ratio_text(Bounds(1 / 32, 1 / 40, 1 / 25)) == "a factor of 32 (25 to 40)"  # it was "0.0313 times"
+    assert ratio_text(Bounds(0.2, 0.0, math.inf)) == "a factor of 5 (0 to inf)"
 
 
 @pytest.mark.parametrize(("text", "state"), [("write:p99<1.3x", "pass"), ("write:p99<1.05x", "fail")])

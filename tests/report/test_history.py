@@ -15,7 +15,7 @@ import pytest
 from tsbench.cli.main import main
 from tsbench.measure.statistics import binomial_at_least, change_points, least_history
 from tsbench.report.comparison import FIGURES
-from tsbench.report.history import History, Line, read_history
+from tsbench.report.history import History, HistoryLine, read_history
 
 from .synthetic import Shape, make_results
 
@@ -104,7 +104,7 @@ def slower(number: int, cell: str, summary: dict[str, Any], manifest: dict[str, 
             summary["load"]["points_per_s"] /= 1.1
 
 
-def line_of(found: History, side: str, figure: str) -> Line:
+def line_of(found: History, side: str, figure: str) -> HistoryLine:
     return next(line for line in found.lines if (line.side, line.figure) == (side, figure))
 
 

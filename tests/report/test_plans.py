@@ -14,7 +14,7 @@ from tsbench.results.figures import PlanFigures
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tsbench.report.tables import Rows
+    from tsbench.report.tables import TableRows
 
 
 def test_what_a_database_does_not_tell_of_a_plan_is_named_and_errors_stand_in_its_place(tmp_path: Path) -> None:
@@ -33,5 +33,5 @@ def test_what_a_database_does_not_tell_of_a_plan_is_named_and_errors_stand_in_it
     assert plans_of(cell) == []
 
 
-def plans_of(cell: Cell) -> Rows:
+def plans_of(cell: Cell) -> TableRows:
     return [row for table in boxes(cell) if table.title.startswith("How the database executed") for row in table.rows]

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from tsbench.errors import UserMistake
-from tsbench.results.manifest import Clock, Created, Host, Manifest, check_same_world, check_world
+from tsbench.results.manifest import ClockReading, Created, Host, Manifest, check_same_world, check_world
 from tsbench.results.rundir import FORMAT, RunDir
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ FULL = Manifest(
     host=Host(cores=2, load_average=(0.1, 0.2, 0.3)),
     python={"version": "3.11"},
     packages={"numpy": "2.0"},
-    clock=Clock(source="tsc", utc_s=1.5),
+    clock=ClockReading(source="tsc", utc_s=1.5),
     server={"version": "X 1"},
     warnings=("the host was busy",),
 )

@@ -18,7 +18,7 @@ from tsbench.report.cells import ResultSet
 from tsbench.results.summary import SetSummary
 from tsbench.scenario.file_keys import SearchPart
 from tsbench.study.campaign import planned, run_scenario
-from tsbench.study.search import End, Place, compared, most_runs, walk
+from tsbench.study.search import End, GridPoint, compared, most_runs, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,15 +38,15 @@ axes = [{ key = "load.batch", first = 100, most = 400 }, { key = "load.workers",
 """
 
 
-def rising(place: Place) -> float:
+def rising(place: GridPoint) -> float:
     """A rate with a cost per batch and per point: a doubling gains 5 % or less from 1,900 to 3,800 points on."""
     batch, workers = place
     return 1e6 * min(workers, 2) / (1 + 100 / batch)
 
 
-def ended(rate: Callable[[Place, int], float], most: int = 3) -> tuple[End, dict[Place, list[float]]]:
+def ended(rate: Callable[[GridPoint, int], float], most: int = 3) -> tuple[End, dict[GridPoint, list[float]]]:
     """Walk over a curve that gives each run its figure, and return the end and all runs."""
-    runs: dict[Place, list[float]] = {}
+    runs: dict[GridPoint, list[float]] = {}
     for _ in range(most_runs(SEARCH, 1, most) + 1):
         found = walk(SEARCH, most, runs)
         if isinstance(found, End):

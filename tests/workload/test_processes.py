@@ -5,7 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tsbench.workload.processes import Choice, Clock, Fixed, Fresh, Lazy, Normal, Pareto, Process, Steady, Uniform, Walk
+from tsbench.workload.processes import (
+    Choice,
+    Fixed,
+    Fresh,
+    Lazy,
+    Normal,
+    Pareto,
+    Process,
+    Steady,
+    TickCount,
+    Uniform,
+    Walk,
+)
 from tsbench.workload.random_numbers import Bits, Floats
 
 
@@ -51,7 +63,7 @@ def test_the_normal_levels_have_the_tails_of_a_normal():
         Lazy(("a",), 0.0, 9.0, 0.2),
         Fresh(("a",), Pareto(2.0, 1.0)),
         Steady(("a", "b", "c"), Uniform(0.0, 9.0)),
-        Clock(("a",)),
+        TickCount(("a",)),
     ],
 )
 @pytest.mark.parametrize("series", [1, 3])

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from tsbench.check.gold import Gold
     from tsbench.check.questions import Answer
-    from tsbench.check.torn_reads import Read
+    from tsbench.check.torn_reads import ReadRows
     from tsbench.model import Query, Rows
     from tsbench.targets.base import Schema, Session
 
@@ -108,7 +108,7 @@ class Answers:
             self._file = SpoolFile(self.directory)
         return self._file
 
-    def compare(self, gold: Gold, read: Read | None = None) -> None:
+    def compare(self, gold: Gold, read: ReadRows | None = None) -> None:
         """Compare all answers that wait with gold, in one pass over the world.
 
         `read` reads rows back that lacked fields: those that are whole by now were torn.

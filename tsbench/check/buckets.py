@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tsbench.check.questions import Checked, Names, Question
     from tsbench.model import Aggregate, Bucketed, Grouped, LatestBuckets, Measurement
 
-Floats: TypeAlias = "NDArray[np.float64]"
+FloatColumn: TypeAlias = "NDArray[np.float64]"
 REDUCE: dict[str, np.ufunc] = {
     "max": np.maximum, "min": np.minimum, "sum": np.add, "mean": np.add, "count": np.add
 }  # fmt: skip
@@ -64,7 +64,7 @@ class _Columns:
         time_ns: NDArray[np.int64],
         series: NDArray[np.int64],
         values: Sequence[NDArray[Any]],
-        counts: Floats,
+        counts: FloatColumn,
     ) -> Packed:
         """Return the rows of an answer, from what was added up of the query's fields and the number of points."""
         if query.aggregate in _EXACT:
@@ -137,7 +137,7 @@ class _Segment:
     `counts` and every field's array are of shape (series,).
     """
 
-    counts: Floats
+    counts: FloatColumn
     values: dict[Aggregate, list[NDArray[Any]]]
 
 

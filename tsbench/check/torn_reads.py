@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Rows
 
-Read: TypeAlias = "Callable[[Raw], Rows]"
+ReadRows: TypeAlias = "Callable[[Raw], Rows]"
 """Reads rows back; raises OpError or Unsupported if it cannot."""
 
 
@@ -43,7 +43,7 @@ class TornReads:
         return {"answers": self.answers, "rows": self.rows, "first": self.first}
 
 
-def not_whole(rows: Iterable[IncompleteRow], read: Read | None, resolution_ns: int) -> dict[IncompleteRow, str]:
+def not_whole(rows: Iterable[IncompleteRow], read: ReadRows | None, resolution_ns: int) -> dict[IncompleteRow, str]:
     """Read incomplete rows back, and return those that are not whole then, each with the reason.
 
     Rows of the same time are read by one query, whose window has the length `resolution_ns`.
@@ -57,7 +57,7 @@ def not_whole(rows: Iterable[IncompleteRow], read: Read | None, resolution_ns: i
     return torn
 
 
-def _not_whole_at(group: list[IncompleteRow], read: Read | None, resolution_ns: int) -> dict[IncompleteRow, str]:
+def _not_whole_at(group: list[IncompleteRow], read: ReadRows | None, resolution_ns: int) -> dict[IncompleteRow, str]:
     first = group[0]
     keys = None if first.key is None else tuple(row.key for row in group if row.key is not None)
     window = Window(first.time_ns, first.time_ns + resolution_ns)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 A = TypeVarTuple("A")
 
-Place: TypeAlias = tuple[int, int, int, int]
+WritePlace: TypeAlias = tuple[int, int, int, int]
 """Stream, block, offset and points of a write, as in the ledger."""
 
 logger = logging.getLogger("tsbench")
@@ -91,7 +91,7 @@ class LoadProcess:
         self.due_times = DueTimes(spec, timebase, self.drained.set)
         self._asked: Counter[str] = Counter()
         """Number of queries that were asked, by kind."""
-        self._in_flight: dict[Turn, tuple[str, Place | None]] = {}
+        self._in_flight: dict[Turn, tuple[str, WritePlace | None]] = {}
         """Ops and connections that have begun and not ended, by their user's turn."""
         self._idle: Event | None = None
         """Set when no op is in flight; only while somebody waits for that, because an event costs as much as an op."""
@@ -167,7 +167,7 @@ class LoadProcess:
         self,
         name: str,
         turn: Turn,
-        place: Place | None,
+        place: WritePlace | None,
         arrival: Arrival | None,
         function: Callable[[*A], T],
         args: tuple[*A],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tsbench.encode.sql import Inexact
-from tsbench.encode.text_columns import NO_ROWS, Assembled, Part, Texts, assembled, joined, texts
+from tsbench.encode.text_columns import NO_ROWS, Assembled, TextPart, Texts, assembled, joined, texts
 from tsbench.model import Kind
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def points(batch: Batch) -> Assembled:
 
     Errors as in `times_ms`.
     """
-    return _documents(batch, [Part(fixed(rows(batch)))], batch.series)
+    return _documents(batch, [TextPart(fixed(rows(batch)))], batch.series)
 
 
 def values(batch: Batch) -> Assembled:
@@ -60,7 +60,11 @@ def values(batch: Batch) -> Assembled:
     names = texts([_text(FIELD, field.name) + _KINDS[field.kind] + _name(VALUE) for field in fields])
     numbers = _template((b"",), count)
     numbers["value0"] = np.column_stack(columns).ravel()
-    parts = [Part(fixed(middle)), Part(names, np.tile(np.arange(len(fields)), len(batch))), Part(fixed(numbers))]
+    parts = [
+        TextPart(fixed(middle)),
+        TextPart(names, np.tile(np.arange(len(fields)), len(batch))),
+        TextPart(fixed(numbers)),
+    ]
     documents = _documents(batch, parts, np.repeat(batch.series, len(fields)))
     return Assembled(documents.data, documents.ends[len(fields) - 1 :: len(fields)])
 
@@ -89,16 +93,16 @@ def rows(batch: Batch) -> NDArray[np.void]:
     return table
 
 
-def _documents(batch: Batch, parts: list[Part], series: NDArray[np.int32]) -> Assembled:
+def _documents(batch: Batch, parts: list[TextPart], series: NDArray[np.int32]) -> Assembled:
     """Return documents of these parts, each after its length and the tags of its series."""
     count = len(series)
     if not count:
         return NO_ROWS
     m = batch.measurement
     heads = np.zeros(count, _TAGGED if m.tags else _UNTAGGED)
-    parts = [Part(fixed(heads)), *parts]
+    parts = [TextPart(fixed(heads)), *parts]
     if m.tags:
-        tags = Part(tag_elements(batch), series)
+        tags = TextPart(tag_elements(batch), series)
         parts.insert(1, tags)
         heads["name"] = np.void(_DOCUMENT + _name(TAGS))
         heads["tags"] = _LENGTH_BYTES + tags.block(slice(0, count))[1]

@@ -14,7 +14,7 @@ import numpy as np
 
 from tsbench.encode import bson_columns
 from tsbench.encode.bson_columns import TAGS
-from tsbench.encode.text_columns import NO_ROWS, Assembled, Part, Texts, assembled
+from tsbench.encode.text_columns import NO_ROWS, Assembled, TextPart, Texts, assembled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +31,7 @@ _UPDATE_END = b"\0\0\x08upsert\0\x01\0"  # of $set, of u, and of the update
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Updates:
+class HourUpdates:
     """Updates, and the points of each: update i has the batch's rows `rows[bounds[i]:bounds[i + 1]]`."""
 
     documents: Assembled
@@ -39,7 +39,7 @@ class Updates:
     bounds: NDArray[np.int64]
 
 
-def hours(batch: Batch, *, apart: bool = False) -> Updates:
+def hours(batch: Batch, *, apart: bool = False) -> HourUpdates:
     """Return one update per series and hour, or with `apart` per point.
 
     Of several points of a series at the same time in one update, only the last is sent, since it replaces the others.
@@ -48,7 +48,7 @@ def hours(batch: Batch, *, apart: bool = False) -> Updates:
     ms = bson_columns.times_ms(batch.time_ns)
     count = len(batch)
     if not count:
-        return Updates(NO_ROWS, np.zeros(0, np.int64), np.zeros(1, np.int64))
+        return HourUpdates(NO_ROWS, np.zeros(0, np.int64), np.zeros(1, np.int64))
     order = np.arange(count) if apart else np.lexsort((ms, batch.series))
     series, ms = batch.series[order], ms[order]
     begins, is_last = np.ones((2, count), np.bool_)
@@ -63,10 +63,10 @@ def hours(batch: Batch, *, apart: bool = False) -> Updates:
     numbers = update_of[is_last]
     firsts = np.diff(numbers, prepend=-1) > 0
     # Every update's end stands before the next one's head: the last part of a row should have one length (`assembled`).
-    parts = [Part(heads, np.where(firsts, numbers, len(sizes))), Part(bson_columns.fixed(points))]
+    parts = [TextPart(heads, np.where(firsts, numbers, len(sizes))), TextPart(bson_columns.fixed(points))]
     data = bytes(assembled(parts, len(numbers)).data)[len(_UPDATE_END) :] + _UPDATE_END
     ends = np.cumsum(heads.lengths[:-1] + sizes, dtype=np.int64)
-    return Updates(Assembled(memoryview(data), ends), order, np.append(np.flatnonzero(begins), count))
+    return HourUpdates(Assembled(memoryview(data), ends), order, np.append(np.flatnonzero(begins), count))
 
 
 def _points(batch: Batch, order: NDArray[np.int64], ms: NDArray[np.int64]) -> NDArray[np.void]:
@@ -90,13 +90,13 @@ def _heads(batch: Batch, series: NDArray[np.int32], hour_ms: NDArray[np.int64], 
         tags_size: Any = 0
     else:
         keys, elements = bson_columns.text_elements(KEY, batch.tags[m.key]), bson_columns.tag_elements(batch)
-        key, key_size = [Part(keys, series)], keys.lengths[series]
+        key, key_size = [TextPart(keys, series)], keys.lengths[series]
         inner = 4 + elements.lengths[series]
         outer = 4 + len(_named(TAGS)) + inner + 1
         tags_size = len(_named("$setOnInsert")) + outer
         tags = [
             _part(count, _named("$setOnInsert"), _i4(outer), _named(TAGS), _i4(inner)),
-            Part(elements, series),
+            TextPart(elements, series),
             _part(count, b"\0"),
         ]
     id_size = 4 + key_size + len(_DATE) + len(HOUR) + 1 + 8 + 1
@@ -130,8 +130,8 @@ def _i4(numbers: Any) -> NDArray[np.int32]:
     return np.asarray(numbers, "<i4")
 
 
-def _part(count: int, *columns: bytes | NDArray[Any]) -> Part:
-    return Part(bson_columns.fixed(_table(count, *columns)))
+def _part(count: int, *columns: bytes | NDArray[Any]) -> TextPart:
+    return TextPart(bson_columns.fixed(_table(count, *columns)))
 
 
 def _table(count: int, *columns: bytes | NDArray[Any]) -> NDArray[np.void]:

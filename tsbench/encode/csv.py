@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tsbench.encode.number_text import Column, number_parts, time_part
-from tsbench.encode.text_columns import Part, Texts, assemble, assembled, joined
+from tsbench.encode.number_text import NumberColumn, number_parts, time_part
+from tsbench.encode.text_columns import TextPart, Texts, assemble, assembled, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,18 +46,18 @@ def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:
         yield from assemble(*_plan(batch))
 
 
-def _plan(batch: Batch) -> tuple[list[Part], int, Part]:
+def _plan(batch: Batch) -> tuple[list[TextPart], int, TextPart]:
     """Return the arguments of `assemble`: the parts of a line, the number of lines, and the start of each line."""
     measurement, times_ns = batch.measurement, batch.time_ns
     groups = (measurement.tags, measurement.own_tags)
     heads = [_tag_texts(tuple(batch.tags[tag] for tag in tags)) for tags in groups if tags]
     fields = [
-        Column(b",", batch.fields[field.name], b"", field.unit == "%", null=b"" if field.nullable else None)
+        NumberColumn(b",", batch.fields[field.name], b"", field.unit == "%", null=b"" if field.nullable else None)
         for field in measurement.fields
     ]
     following = np.append(times_ns[1:], times_ns[-1])
     parts = [
-        *(Part(table, batch.series) for table in heads),
+        *(TextPart(table, batch.series) for table in heads),
         *number_parts(fields),
         time_part(b"\n", following, b""),
     ]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tsbench.encode.number_text import Column, number_parts, time_part
-from tsbench.encode.text_columns import NO_ROWS, Assembled, Part, Texts, assemble, assembled, joined, texts
+from tsbench.encode.number_text import NumberColumn, number_parts, time_part
+from tsbench.encode.text_columns import NO_ROWS, Assembled, TextPart, Texts, assemble, assembled, joined, texts
 from tsbench.model import Kind
 
 if TYPE_CHECKING:
@@ -78,12 +78,12 @@ def _without_nulls(data: memoryview, measurement: Measurement) -> Assembled:
     return Assembled(memoryview(text), ends)
 
 
-def _plan(batch: Batch) -> tuple[list[Part], int, Part]:
+def _plan(batch: Batch) -> tuple[list[TextPart], int, TextPart]:
     """Return the arguments of `assemble`: the parts of a line, the number of lines, and the start of each line."""
     name = _escaped(batch.measurement.name, ", ")
     suffix = {Kind.INT: b"i", Kind.FLOAT: b""}
     fields = [
-        Column(
+        NumberColumn(
             separator + _escaped(field.name, ", =") + b"=",
             batch.fields[field.name],
             suffix[field.kind],
@@ -92,11 +92,11 @@ def _plan(batch: Batch) -> tuple[list[Part], int, Part]:
         )
         for field, separator in zip(batch.measurement.fields, chain([b" "], repeat(b",")), strict=False)
     ]
-    parts = [Part(table, batch.series) for table in _heads(batch)]
+    parts = [TextPart(table, batch.series) for table in _heads(batch)]
     parts += number_parts(fields)
     # The name at the start of a line is written as the end of the previous line, which saves one part per line.
     parts.append(time_part(b" ", batch.time_ns, b"\n" + name))
-    return parts, len(batch), Part(texts([name]))
+    return parts, len(batch), TextPart(texts([name]))
 
 
 def _heads(batch: Batch) -> list[Texts]:

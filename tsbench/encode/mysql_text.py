@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tsbench.encode import pgcopy, sql
-from tsbench.encode.number_text import Column, number_parts
-from tsbench.encode.text_columns import NO_ROWS, Assembled, Part, Texts, assembled, texts
+from tsbench.encode.number_text import NumberColumn, number_parts
+from tsbench.encode.text_columns import NO_ROWS, Assembled, TextPart, Texts, assembled, texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,19 +81,19 @@ def _assembled(batch: Batch, form: _Form) -> Assembled:
     nulls = ([None] if m.tags else []) + [form.null if field.nullable else None for field in m.fields]
     percent = ([False] if m.tags else []) + [field.unit == "%" for field in m.fields]
     columns = [
-        Column(form.between if i else form.after_time, column, b"", percent[i], b"-0e0", nulls[i])
+        NumberColumn(form.between if i else form.after_time, column, b"", percent[i], b"-0e0", nulls[i])
         for i, column in enumerate(numbers)
     ]
     parts = [_times(pgcopy.times_us(batch.time_ns)), *number_parts(columns)]
     if m.own_tags:
         own = _own_tags(tuple((tag, batch.tags[tag]) for tag in m.own_tags), form)
-        parts.append(Part(own, batch.series))
+        parts.append(TextPart(own, batch.series))
     # A part of its own: rows are written in stretches whose last part has one length, which a number's digits have not.
-    parts.append(Part(texts([end])))
-    return assembled(parts, len(batch), Part(texts([form.lead])))
+    parts.append(TextPart(texts([end])))
+    return assembled(parts, len(batch), TextPart(texts([form.lead])))
 
 
-def _times(time_us: NDArray[np.int64]) -> Part:
+def _times(time_us: NDArray[np.int64]) -> TextPart:
     """Return the part that writes the times, each different one made once."""
     # Points are ordered by tick, so many adjacent rows usually have the same time.
     begins = np.concatenate([[0], np.flatnonzero(np.diff(time_us)) + 1])
@@ -101,7 +101,7 @@ def _times(time_us: NDArray[np.int64]) -> Part:
     table = Texts(different.view(f"V{_TIME_BYTES}"), np.full(len(different), _TIME_BYTES))
     codes = np.zeros(len(time_us), dtype=np.intp)
     codes[begins[1:]] = 1
-    return Part(table, np.cumsum(codes))
+    return TextPart(table, np.cumsum(codes))
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from tsbench.encode.text_columns import Part, Texts, texts
+from tsbench.encode.text_columns import TextPart, Texts, texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ _GROUP = 10_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Column:
+class NumberColumn:
     """A column of numbers with the text before and after each; `percent` if most values are within 0 .. 100.
 
     `minus_zero` is the text of -0.0, with four letters: MySQL reads `-0.0` as a decimal number, which has no such zero.
@@ -41,7 +41,7 @@ class Column:
     null: bytes | None = None
 
 
-def number_parts(columns: Sequence[Column]) -> list[Part]:
+def number_parts(columns: Sequence[NumberColumn]) -> list[TextPart]:
     """Return the parts that write columns of numbers next to each other.
 
     Raises
@@ -49,16 +49,16 @@ def number_parts(columns: Sequence[Column]) -> list[Part]:
     ValueError
         If a float is not finite, or NaN without a text for it.
     """
-    parts: list[Part] = []
+    parts: list[TextPart] = []
     for are_long, group in groupby(columns, _has_long_floats):
         write = _long_floats if are_long else _short_numbers
         parts += write([*group])
     return parts
 
 
-def _short_numbers(columns: Sequence[Column]) -> list[Part]:
-    parts: list[Part] = []
-    pair: list[Column] = []
+def _short_numbers(columns: Sequence[NumberColumn]) -> list[TextPart]:
+    parts: list[TextPart] = []
+    pair: list[NumberColumn] = []
     for column in columns:
         size = _small_size(column.values)
         if pair and (size != _PERCENT or not column.percent):
@@ -87,11 +87,11 @@ def _small_size(values: NDArray[Any]) -> int:
     return next((size for size in (_PERCENT, 256, 512, _SMALL) if most < size), 0)
 
 
-def _small(columns: Sequence[Column], size: int) -> Part:
+def _small(columns: Sequence[NumberColumn], size: int) -> TextPart:
     codes = columns[0].values
     for column in columns[1:]:
         codes = codes * size + column.values
-    return Part(_combinations(tuple((c.before, c.after) for c in columns), size), codes)
+    return TextPart(_combinations(tuple((c.before, c.after) for c in columns), size), codes)
 
 
 @lru_cache(maxsize=256)
@@ -107,11 +107,11 @@ def _combinations(around: tuple[tuple[bytes, bytes], ...], size: int) -> Texts:
 # --- integers of any size ---------------------------------------------------------------------------------------------
 
 
-def _integers(prefix: bytes, values: NDArray[Any], suffix: bytes) -> list[Part]:
-    sign: list[Part] = []
+def _integers(prefix: bytes, values: NDArray[Any], suffix: bytes) -> list[TextPart]:
+    sign: list[TextPart] = []
     magnitude = values
     if int(values.min()) < 0:
-        sign = [Part(_texts(prefix, prefix + b"-"), (values < 0).astype(np.intp))]
+        sign = [TextPart(_texts(prefix, prefix + b"-"), (values < 0).astype(np.intp))]
         prefix = b""
         magnitude = np.abs(values).view(np.uint64)  # the most negative int64 has no positive counterpart
     groups = []
@@ -126,14 +126,14 @@ def _integers(prefix: bytes, values: NDArray[Any], suffix: bytes) -> list[Part]:
     leading = len(groups) > 1
     if high - low <= _SMALL:
         tail = b"" if leading else suffix
-        parts = [Part(_stretch(prefix, low, high, tail, leading), (groups[0] - low).astype(np.intp))]
+        parts = [TextPart(_stretch(prefix, low, high, tail, leading), (groups[0] - low).astype(np.intp))]
         return sign + parts + _tail_groups(groups, suffix)
-    start = [Part(_texts(prefix))] if prefix else []
-    top = Part(_group(b"" if leading else suffix, leading), (groups[0] + _GROUP).astype(np.intp))
+    start = [TextPart(_texts(prefix))] if prefix else []
+    top = TextPart(_group(b"" if leading else suffix, leading), (groups[0] + _GROUP).astype(np.intp))
     return sign + start + [top] + _tail_groups(groups, suffix)
 
 
-def _tail_groups(groups: list[NDArray[Any]], suffix: bytes) -> list[Part]:
+def _tail_groups(groups: list[NDArray[Any]], suffix: bytes) -> list[TextPart]:
     """Return the parts of all groups but the first: padded with zeros if a digit precedes them, else not."""
     parts = []
     blank = groups[0] == 0
@@ -143,7 +143,7 @@ def _tail_groups(groups: list[NDArray[Any]], suffix: bytes) -> list[Part]:
         if blank.any():
             codes = codes + blank * _GROUP
             blank &= group == 0
-        parts.append(Part(_group(suffix if final else b"", not final), codes))
+        parts.append(TextPart(_group(suffix if final else b"", not final), codes))
     return parts
 
 
@@ -170,7 +170,7 @@ def _texts(*values: bytes) -> Texts:
 # --- floats -----------------------------------------------------------------------------------------------------------
 
 
-def _has_long_floats(column: Column) -> bool:
+def _has_long_floats(column: NumberColumn) -> bool:
     """Return whether a column has floats with more than two decimals, as its first values show."""
     return column.values.dtype.kind == "f" and any(round(x, 2) != x for x in column.values[:8].tolist())
 
@@ -180,7 +180,7 @@ def _hundredths(suffix: bytes) -> Texts:
     return texts([(b".%02d" % n).rstrip(b"0").rstrip(b".") + suffix for n in range(100)])
 
 
-def _floats(column: Column) -> list[Part]:
+def _floats(column: NumberColumn) -> list[TextPart]:
     values = column.values
     with np.errstate(over="ignore"):
         hundredths = np.rint(values * 100)
@@ -188,12 +188,12 @@ def _floats(column: Column) -> list[Part]:
     if not np.signbit(values).any() and float(hundredths.max()) < 1e15 and bool((hundredths / 100 == values).all()):
         whole = hundredths.astype(np.int64)
         units = whole // 100
-        fraction = Part(_hundredths(column.after), whole - units * 100)
-        return [*number_parts([Column(column.before, units, b"")]), fraction]
+        fraction = TextPart(_hundredths(column.after), whole - units * 100)
+        return [*number_parts([NumberColumn(column.before, units, b"")]), fraction]
     return _long_floats([column])
 
 
-def _long_floats(columns: Sequence[Column]) -> list[Part]:
+def _long_floats(columns: Sequence[NumberColumn]) -> list[TextPart]:
     """Return the parts of adjacent columns of floats; those with one letter between them are written together."""
     between = [*(one.after + other.before for one, other in pairwise(columns)), b""]
     parts = []
@@ -202,12 +202,12 @@ def _long_floats(columns: Sequence[Column]) -> list[Part]:
         if len(text) == 1 and text == between[start] and columns[stop].null == columns[start].null:
             continue
         table = _shortest(columns[start:stop], between[start])
-        parts += [Part(_texts(columns[start].before)), Part(table), Part(_texts(columns[stop - 1].after))]
+        parts += [TextPart(_texts(columns[start].before)), TextPart(table), TextPart(_texts(columns[stop - 1].after))]
         start = stop
     return [part for part in parts if part.table.lengths.any()]
 
 
-def _shortest(columns: Sequence[Column], between: bytes) -> Texts:
+def _shortest(columns: Sequence[NumberColumn], between: bytes) -> Texts:
     """Return the shortest texts of one or more columns of floats, row by row, with that letter between them."""
     lists, minus_zero, null = [column.values for column in columns], columns[0].minus_zero, columns[0].null
     values = np.column_stack(lists) if len(lists) > 1 else np.ascontiguousarray(lists[0])
@@ -236,7 +236,7 @@ def _shortest(columns: Sequence[Column], between: bytes) -> Texts:
 # --- times ------------------------------------------------------------------------------------------------------------
 
 
-def time_part(before: bytes, times_ns: NDArray[np.int64], after: bytes) -> Part:
+def time_part(before: bytes, times_ns: NDArray[np.int64], after: bytes) -> TextPart:
     """Return the part that writes times as integers, each between `before` and `after`."""
     # Points are ordered by tick, so many adjacent rows usually have the same time.
     begins = np.flatnonzero(np.diff(times_ns)) + 1
@@ -244,5 +244,5 @@ def time_part(before: bytes, times_ns: NDArray[np.int64], after: bytes) -> Part:
         different = times_ns[np.concatenate([[0], begins])].tolist()
         codes = np.zeros(len(times_ns), dtype=np.intp)
         codes[begins] = 1
-        return Part(texts([b"%b%d%b" % (before, t, after) for t in different]), np.cumsum(codes))
-    return Part(texts([b"%b%d%b" % (before, t, after) for t in times_ns.tolist()]))
+        return TextPart(texts([b"%b%d%b" % (before, t, after) for t in different]), np.cumsum(codes))
+    return TextPart(texts([b"%b%d%b" % (before, t, after) for t in times_ns.tolist()]))

@@ -54,7 +54,7 @@ def joined(columns: Sequence[tuple[Sequence[bytes], NDArray[np.int32]]]) -> Text
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class TextPart:
     """A part of every row: row i uses entry `codes[i]` of the table; without codes entry i, or the only entry."""
 
     table: Texts
@@ -74,10 +74,10 @@ class Part:
         return padded.view(np.uint8), int(lengths[0])
 
 
-_NOTHING = Part(texts([b""]))
+_NOTHING = TextPart(texts([b""]))
 
 
-def assemble(parts: Sequence[Part], rows: int, lead: Part | None = None) -> Iterator[NDArray[np.uint8]]:
+def assemble(parts: Sequence[TextPart], rows: int, lead: TextPart | None = None) -> Iterator[NDArray[np.uint8]]:
     """Yield the rows' bytes in blocks; each is valid until the next one is requested.
 
     `lead` is the beginning of a row if the previous row writes it: the last part then carries the end of its own row
@@ -131,7 +131,7 @@ class Assembled:
 NO_ROWS = Assembled(memoryview(b""), np.zeros(0, np.int64))
 
 
-def assembled(parts: Sequence[Part], rows: int, lead: Part | None = None) -> Assembled:
+def assembled(parts: Sequence[TextPart], rows: int, lead: TextPart | None = None) -> Assembled:
     """Return the rows, one or more, in one piece.
 
     Joining the blocks of `assemble`, which has the same parameters, would take half as long as making them.
@@ -151,21 +151,21 @@ def assembled(parts: Sequence[Part], rows: int, lead: Part | None = None) -> Ass
     return Assembled(buffer[:end].data, ends)
 
 
-def _step(parts: Sequence[Part]) -> int:
+def _step(parts: Sequence[TextPart]) -> int:
     return max(64, _BLOCK_BYTES // _row_bytes(parts))
 
 
-def _row_bytes(parts: Sequence[Part]) -> int:
+def _row_bytes(parts: Sequence[TextPart]) -> int:
     """Return the maximum length of a row in bytes."""
     return sum(part.table.padded.dtype.itemsize for part in parts)
 
 
-def _buffer(parts: Sequence[Part], lead: Part, rows: int) -> NDArray[np.uint8]:
+def _buffer(parts: Sequence[TextPart], lead: TextPart, rows: int) -> NDArray[np.uint8]:
     slack = max(part.table.padded.dtype.itemsize for part in parts) + lead.table.padded.dtype.itemsize
     return np.empty(rows * _row_bytes(parts) + slack, dtype=np.uint8)
 
 
-def _blocks(parts: Sequence[Part], rows: int) -> Iterator[tuple[slice, list[Part]]]:
+def _blocks(parts: Sequence[TextPart], rows: int) -> Iterator[tuple[slice, list[TextPart]]]:
     """Yield the rows of each block, and the parts that write them."""
     step = _step(parts)
     for start, stop, tail in _stretches(parts[-1], rows):
@@ -196,7 +196,7 @@ def _write(
     return ends
 
 
-def _stretches(tail: Part, rows: int) -> Iterator[tuple[int, int, Part]]:
+def _stretches(tail: TextPart, rows: int) -> Iterator[tuple[int, int, TextPart]]:
     """Yield ranges of rows whose last part has the same length, with that part without its padding.
 
     No later part would overwrite the padding of a row's last part.
@@ -207,15 +207,15 @@ def _stretches(tail: Part, rows: int) -> Iterator[tuple[int, int, Part]]:
     for start, stop in pairwise(bounds):
         width = int(lengths[start])
         cut = np.ascontiguousarray(letters[:, :width]).view(f"V{width}").ravel()
-        yield start, stop, Part(Texts(cut, np.full(len(cut), width)), tail.codes)
+        yield start, stop, TextPart(Texts(cut, np.full(len(cut), width)), tail.codes)
 
 
-def _safe(parts: Sequence[Part]) -> list[Part]:
+def _safe(parts: Sequence[TextPart]) -> list[TextPart]:
     """Return the parts, those split whose padding could extend beyond the end of their row into the next one.
 
     The first part may do so, because the rows' beginnings are written in order.
     """
-    safe: list[Part] = []
+    safe: list[TextPart] = []
     behind = 0
     for part in reversed(parts):
         width = part.table.padded.dtype.itemsize
@@ -228,7 +228,7 @@ def _safe(parts: Sequence[Part]) -> list[Part]:
     return safe[::-1]
 
 
-def _pieces(part: Part, first: int, width: int) -> list[Part]:
+def _pieces(part: TextPart, first: int, width: int) -> list[TextPart]:
     """Return the same texts as several parts: one that is `first` wide, and others that are at most `width` wide."""
     padded = part.table.padded
     letters = padded.view(np.uint8).reshape(len(padded), -1)
@@ -236,5 +236,5 @@ def _pieces(part: Part, first: int, width: int) -> list[Part]:
     for start, stop in pairwise([0, *range(first, letters.shape[1], width), letters.shape[1]]):
         piece = np.ascontiguousarray(letters[:, start:stop])
         lengths = np.clip(part.table.lengths - start, 0, piece.shape[1])
-        pieces.append(Part(Texts(piece.view(f"V{piece.shape[1]}").ravel(), lengths), part.codes))
+        pieces.append(TextPart(Texts(piece.view(f"V{piece.shape[1]}").ravel(), lengths), part.codes))
     return pieces

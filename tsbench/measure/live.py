@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench.measure.gates import KINDS, figure_text, parse_figure, parse_gate
 from tsbench.measure.hist import Histogram, scan_log, values_needed
-from tsbench.measure.merge import OpTotals, Window
+from tsbench.measure.merge import OpTotals, WindowTotals
 from tsbench.measure.recorder import TIMES
 from tsbench.measure.seconds import read_objects, whole
 from tsbench.results.reading import files_of
@@ -158,7 +158,7 @@ class LiveFigures:
             others = any(self._first_s != second < end_s for second, *_ in history)
             for key in [key for key in history if key[0] < end_s - NOW_S or (others and key[0] == self._first_s)]:
                 del history[key]
-        window = Window(end_s=end_s)
+        window = WindowTotals(end_s=end_s)
         for (second, op), lines in self._counts.items():
             for counts in lines:
                 window.count(second, op, counts)

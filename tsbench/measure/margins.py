@@ -14,7 +14,7 @@ import numpy as np
 
 from tsbench import units
 from tsbench.measure.hist import Histogram, SparseHistogram, counter_of, lowest_of
-from tsbench.measure.statistics import ALPHA, Interval, binomial_at_least, binomial_at_most, t_quantile
+from tsbench.measure.statistics import ALPHA, Bounds, binomial_at_least, binomial_at_most, t_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -95,7 +95,7 @@ def _joined(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return joined
 
 
-def mean_interval(values: ArrayLike) -> Interval | None:
+def mean_interval(values: ArrayLike) -> Bounds | None:
     """Return the mean of values in the order of time, such as a rate per second; None with fewer than eight.
 
     Batch means: the variance of the mean is that of the means of batches of one, two, four ... values, as long as there
@@ -111,7 +111,7 @@ def mean_interval(values: ArrayLike) -> Interval | None:
         deviation = float(means.std(ddof=1)) / math.sqrt(means.size)
         widest = max(widest, deviation * t_quantile(ALPHA / 2, means.size - 1))
         means = _joined(means) / 2
-    return Interval(mean, mean - widest, mean + widest)
+    return Bounds(mean, mean - widest, mean + widest)
 
 
 def share_interval(share: float, ops: float) -> tuple[float, float]:

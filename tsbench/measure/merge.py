@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from tsbench.results.figures import Kind
+    from tsbench.results.figures import OpKind
 
 _COUNTED = (*COUNTS[1:], "read", "stepped")
 """Counters of ops that ended, as the recorder names them."""
@@ -110,7 +110,7 @@ class OpTotals(OpCounts):
         self,
         duration_s: float,
         percents: Mapping[str, float] | None = None,
-        kind: Kind | None = None,
+        kind: OpKind | None = None,
         time: str | None = None,
     ) -> OpFigures:
         """Return the op's figures in a summary, with margins of the kind of time that counts.
@@ -173,7 +173,7 @@ class OpTotals(OpCounts):
 HISTOGRAMS = tuple(each.name for each in fields(OpTotals) if each.default_factory is Histogram)
 
 
-class Window:
+class WindowTotals:
     """Totals by op of the measured window [start_s, end_s), from the seconds of all load processes in any order.
 
     The report's are fed from their files, the live page's from their messages. An end that is None is open.
@@ -233,7 +233,7 @@ def merge(directory: Path, *, start_s: int, end_s: int) -> Merged:
     ValueError
         If a histogram log is damaged.
     """
-    window = Window(start_s, end_s)
+    window = WindowTotals(start_s, end_s)
     counters = [read_counters(path, window.count) for path in files_of(directory / "process", "*.ops.jsonl")]
     logs = LogIndex(files_of(directory / "latency", "*.hlog"))
     table = SecondTable([logs, *counters])

@@ -37,7 +37,7 @@ _NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class Bounds:
     """An estimate and the ends of its interval of 95 %, in the estimate's own unit."""
 
     estimate: float
@@ -55,7 +55,7 @@ class Test:
 
     __test__ = False  # pytest would look for tests in it
 
-    ratio: Interval
+    ratio: Bounds
     p: float
     noise: float
     paired: bool
@@ -137,7 +137,7 @@ def _solved(holds: Callable[[float], bool], least: float, most: float) -> float:
 # --- one side ---------------------------------------------------------------------------------------------------------
 
 
-def median_interval(values: ArrayLike) -> Interval | None:
+def median_interval(values: ArrayLike) -> Bounds | None:
     """Return the median of runs with the interval of their order statistics; None with fewer than six runs.
 
     No distribution is assumed: the k-th smallest and the k-th largest value have the median between them unless fewer
@@ -148,7 +148,7 @@ def median_interval(values: ArrayLike) -> Interval | None:
     outside = sum(binomial_at_most(k, runs, 0.5) <= ALPHA / 2 for k in range(runs // 2))
     if not outside:
         return None
-    return Interval(float(np.median(ordered)), float(ordered[outside - 1]), float(ordered[-outside]))
+    return Bounds(float(np.median(ordered)), float(ordered[outside - 1]), float(ordered[-outside]))
 
 
 # --- two sides --------------------------------------------------------------------------------------------------------
@@ -205,8 +205,8 @@ def rank_test(base: ArrayLike, new: ArrayLike) -> Test:
     return Test(ratio, p, noise, paired=False, runs=(first.size, second.size))
 
 
-def _ratio(estimate: float, least: float, most: float) -> Interval:
-    return Interval(*(math.exp(min(end, 700.0)) if end < math.inf else math.inf for end in (estimate, least, most)))
+def _ratio(estimate: float, least: float, most: float) -> Bounds:
+    return Bounds(*(math.exp(min(end, 700.0)) if end < math.inf else math.inf for end in (estimate, least, most)))
 
 
 @lru_cache(maxsize=64)

@@ -30,7 +30,7 @@ _CLEAN = re.compile(r"[^\0-\x20\x7f]([^\0-\x08\x0a-\x1f\x7f]*[^\0-\x20\x7f])?") 
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Address:
     """The address of a server; `tls` encrypts connections and verifies the server's certificate."""
 
     host: str
@@ -46,7 +46,7 @@ class Request:
 
     __slots__ = ("_lead",)
 
-    def __init__(self, place: Place, method: str, path: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, place: Address, method: str, path: str, headers: Mapping[str, str]) -> None:
         for value in (path, *headers.values()):
             if not _CLEAN.fullmatch(value):
                 raise ValueError("the path and every header must not be empty and must not contain a line break")
@@ -76,7 +76,7 @@ class HttpConnection:
         is closed then.
     """
 
-    def __init__(self, place: Place, *, timeout_s: float, waiter: NewWaiter | None = None) -> None:
+    def __init__(self, place: Address, *, timeout_s: float, waiter: NewWaiter | None = None) -> None:
         self.place = place
         self._waiter = waiter
         self._timeout_s = timeout_s

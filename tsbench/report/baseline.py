@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tsbench.report.comparison import Comparison, Finding
+    from tsbench.report.comparison import Comparison, FigureFinding
     from tsbench.results.summary import GateState
 
 _RELATIVE = re.compile(r"(?P<name>[^<>=]+?)\s*(?P<sign><=|>=|<|>)\s*(?P<times>\d+(\.\d+)?)\s*x")
@@ -81,7 +81,7 @@ def expect_baseline(baseline: Path | None, asked: Sequence[str]) -> tuple[list[s
 
 def _result(gate: RelativeGate, comparison: Comparison) -> GateResult:
     """Return the result of a gate by the interval of the ratio NEW by BASE; it is undecided if both ends differ."""
-    finding: Finding | None = next((one for one in comparison.findings if one.figure == gate.figure), None)
+    finding: FigureFinding | None = next((one for one in comparison.findings if one.figure == gate.figure), None)
     if finding is None:
         return GateResult(gate.text, None, "not judged", f"{comparison.new.name}: not all runs have {gate.figure}")
     ratio = finding.test.ratio

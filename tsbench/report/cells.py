@@ -65,7 +65,7 @@ class AskedTarget(Part):
     """Of a server that tsbench did not start."""
 
 
-class Asked(Part):
+class AskedSpec(Part):
     """What a run's specification says, also of one that ended before it had a summary."""
 
     model_config = ConfigDict(extra="ignore")
@@ -86,7 +86,7 @@ class Cell:
     summary: Summary
     manifest: Manifest | None
     spec: Mapping[str, Any]
-    asked: Asked
+    asked: AskedSpec
     status: Status
     notes: tuple[str, ...] = ()
 
@@ -291,15 +291,15 @@ def _load(run: RunDir, name: str) -> Cell:
     empty = Summary(cell=run.cell_id)
     summary = read(lambda: Summary.read(run), empty) if run.has("summary.json") else empty
     spec = read(lambda: run.read_json("spec.json"), {})
-    asked = read(lambda: _asked(run, spec), Asked())
+    asked = read(lambda: _asked(run, spec), AskedSpec())
     status = run.status()
     cell = Cell(name, run, summary, manifest, spec, asked, status, tuple(notes))
     return cell if cell.is_whole else replace(cell, summary=_broken_off(summary, status))
 
 
-def _asked(run: RunDir, spec: Mapping[str, Any]) -> Asked:
+def _asked(run: RunDir, spec: Mapping[str, Any]) -> AskedSpec:
     try:
-        return parsed(Asked, spec)
+        return parsed(AskedSpec, spec)
     except ValueError as error:
         raise damaged(run / "spec.json", error) from None
 

@@ -17,8 +17,8 @@ from tsbench.measure import gates
 from tsbench.measure.bottleneck import QUIET
 from tsbench.measure.statistics import (
     ALPHA,
+    Bounds,
     Difference,
-    Interval,
     Test,
     differences,
     effect_found,
@@ -55,7 +55,7 @@ _MOST_LISTED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FigureFinding:
     """What the comparison of one figure found.
 
     `base` and `new` are medians. `least` is the number of runs below which nothing could be found, `would` the smallest
@@ -103,7 +103,7 @@ class Comparison:
     base: Side
     new: Side
     differing: Mapping[str, tuple[str, str]]
-    findings: tuple[Finding, ...]
+    findings: tuple[FigureFinding, ...]
     notes: tuple[str, ...]
 
     @property
@@ -112,7 +112,7 @@ class Comparison:
         return any(finding.difference == "worse" for finding in self.findings)
 
 
-def ratio_text(ratio: Interval) -> str:
+def ratio_text(ratio: Bounds) -> str:
     """Return a change with its interval: `6.0 % (2.1 to 10 %)`; far from 1 as a factor above 1, up or down."""
     if ratio.estimate >= 2:
         return f"a factor of {ratio.estimate:.3g} ({ratio.least:.3g} to {ratio.most:.3g})"
@@ -232,7 +232,7 @@ def compare(base: Side, new: Side, figures: Sequence[str] = FIGURES) -> Comparis
     )
 
 
-def _with_seen(findings: Sequence[Finding], base: Side, new: Side) -> tuple[Finding, ...]:
+def _with_seen(findings: Sequence[FigureFinding], base: Side, new: Side) -> tuple[FigureFinding, ...]:
     """Return findings with what the answer says of the few runs of two sides."""
     if all(one.difference != "too few runs" for one in findings):
         return tuple(findings)
@@ -303,7 +303,7 @@ def _uncompared(name: str, cells: Sequence[Cell]) -> Iterable[str]:
 
 def _findings(
     tests: Mapping[str, Test], least: Mapping[str, Test], medians: Mapping[str, tuple[float, float]]
-) -> tuple[Finding, ...]:
+) -> tuple[FigureFinding, ...]:
     upwards = {name: gates.parse_figure(name).figure in MORE_IS_BETTER for name in tests}
     words, other = differences(tests, upwards), differences(least, upwards)
     findings = []
@@ -312,7 +312,7 @@ def _findings(
         if word != other[name] and "too few runs" not in {word, other[name]}:
             word, note = "no difference found", "it depends on how late the load generator sent its ops"
         findings.append(
-            Finding(
+            FigureFinding(
                 name,
                 *medians[name],
                 test,

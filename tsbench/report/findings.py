@@ -13,7 +13,7 @@ from itertools import chain, groupby, zip_longest
 from typing import TYPE_CHECKING
 
 from tsbench.measure.bottleneck import has_few_users
-from tsbench.measure.statistics import ALPHA, Interval, Test, differences, least_runs, paired_test, rank_test
+from tsbench.measure.statistics import ALPHA, Bounds, Test, differences, least_runs, paired_test, rank_test
 from tsbench.results.summary import CLIENT
 from tsbench.units import format_count, format_duration, format_duration_range
 
@@ -94,7 +94,7 @@ class Rule:
     form: Callable[[float], str] = three_digits
     is_rate: bool = False
 
-    def text(self, interval: Interval) -> str:
+    def text(self, interval: Bounds) -> str:
         """Return a figure without the words around it."""
         if self.form is format_duration and interval.least < interval.most:
             return format_duration_range(interval.least, interval.most)
@@ -148,7 +148,7 @@ class Finding:
     leaders: tuple[Side, ...]
     between: tuple[Side, ...]
     others: tuple[Side, ...]
-    ahead: Mapping[str, Interval]
+    ahead: Mapping[str, Bounds]
     by_test: bool
 
 
@@ -237,11 +237,11 @@ def median(key: str, side: Side) -> float:
     return statistics.median(seen.estimate for seen in side.figures[key])
 
 
-def middle(key: str, side: Side) -> Interval:
+def middle(key: str, side: Side) -> Bounds:
     """Return a side's figure: of one run with the times between which it lies, of several their median."""
     values = side.figures[key]
     value = median(key, side)
-    return values[0] if len(values) == 1 else Interval(value, value, value)
+    return values[0] if len(values) == 1 else Bounds(value, value, value)
 
 
 def _found(chosen: Sequence[tuple[Rule, list[Side]]]) -> list[Finding]:
@@ -261,7 +261,7 @@ def _found(chosen: Sequence[tuple[Rule, list[Side]]]) -> list[Finding]:
     for rule, (best, *rest) in ordered:
         leaders: list[Side] = [best]
         others: list[Side] = []
-        ahead: dict[str, Interval] = {}
+        ahead: dict[str, Bounds] = {}
         tested = [tests.get(f"{rule.key} {number}") for number in range(len(rest))]
         for number, (side, test) in enumerate(zip(rest, tested, strict=True)):
             is_worse = (
@@ -274,7 +274,7 @@ def _found(chosen: Sequence[tuple[Rule, list[Side]]]) -> list[Finding]:
             test = tests.get(f"{rule.key} {rest.index(side)}")
             factor = _factor(rule, leaders[-1], side)
             alone = test is not None and len(leaders) == 1
-            ahead[side.name] = test.ratio if test and alone else Interval(factor, factor, factor)
+            ahead[side.name] = test.ratio if test and alone else Bounds(factor, factor, factor)
         by_test = any(test is not None for test in tested)
         findings.append(Finding(rule, tuple(leaders), tuple(between), tuple(others), ahead, by_test))
     return findings
@@ -317,5 +317,5 @@ def _apart(rule: Rule, best: Side, other: Side) -> bool:
     return _factor(rule, best, other) >= rule.apart and highest < lowest
 
 
-def _all(key: str, side: Side) -> list[Interval]:
+def _all(key: str, side: Side) -> list[Bounds]:
     return [*side.figures[key], *([side.margins[key]] if key in side.margins else [])]

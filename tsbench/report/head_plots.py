@@ -39,7 +39,7 @@ _ROOM = 1.3  # length of an axis of bars relative to the longest one, for its fi
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class HeadPanel:
     """A figure of a panel: its name in sides, its title, how it is printed; times have a second figure, the median."""
 
     key: str
@@ -50,25 +50,25 @@ class Panel:
     gate: str = ""
 
 
-PANELS: tuple[Panel, ...] = (
-    Panel("write_points_per_s", "Written, points/s", format_count, "higher"),
-    Panel("write_p99_ns", "Write time: median and p99", format_duration, median="write_p50_ns", gate="write"),
-    Panel("query_ops_per_s", "Queries per second", format_count, "higher"),
-    Panel("query_p99_ns", "Query time: median and p99", format_duration, median="query_p50_ns", gate="query"),
-    Panel("bytes_per_point", "Size, bytes per point", three_digits),
-    Panel("cpu_s_per_million", "Server's CPU, seconds per million points", three_digits),
-    Panel("cpu_s_per_thousand", "Server's CPU, seconds per 1,000 ops", three_digits),
+PANELS: tuple[HeadPanel, ...] = (
+    HeadPanel("write_points_per_s", "Written, points/s", format_count, "higher"),
+    HeadPanel("write_p99_ns", "Write time: median and p99", format_duration, median="write_p50_ns", gate="write"),
+    HeadPanel("query_ops_per_s", "Queries per second", format_count, "higher"),
+    HeadPanel("query_p99_ns", "Query time: median and p99", format_duration, median="query_p50_ns", gate="query"),
+    HeadPanel("bytes_per_point", "Size, bytes per point", three_digits),
+    HeadPanel("cpu_s_per_million", "Server's CPU, seconds per million points", three_digits),
+    HeadPanel("cpu_s_per_thousand", "Server's CPU, seconds per 1,000 ops", three_digits),
 )
 """Panels in their order; a figure that no side has gets none."""
-OVER_AXIS: tuple[Panel, ...] = (
-    Panel("write_p99_ns", "Write p99", format_duration, gate="write"),
-    Panel("query_p99_ns", "Query p99", format_duration, gate="query"),
-    Panel("write_points_per_s", "Written, points/s", format_count, "higher"),
-    Panel("query_ops_per_s", "Queries per second", format_count, "higher"),
-    Panel("server_cores", "Server's CPU, cores", three_digits),
+OVER_AXIS: tuple[HeadPanel, ...] = (
+    HeadPanel("write_p99_ns", "Write p99", format_duration, gate="write"),
+    HeadPanel("query_p99_ns", "Query p99", format_duration, gate="query"),
+    HeadPanel("write_points_per_s", "Written, points/s", format_count, "higher"),
+    HeadPanel("query_ops_per_s", "Queries per second", format_count, "higher"),
+    HeadPanel("server_cores", "Server's CPU, cores", three_digits),
 )
 """Panels over a numeric axis, such as the offered load."""
-OVER_LOAD = (Panel("load_points_per_s", "Stored by the load, points/s", format_count, "higher"),)
+OVER_LOAD = (HeadPanel("load_points_per_s", "Stored by the load, points/s", format_count, "higher"),)
 """Panels over an axis of the load before the measurement, of which nothing else is known to depend."""
 
 
@@ -87,7 +87,7 @@ def draw(sides: Sides, ends: Collection[str] = (), wanted: Wanted = every) -> It
             yield figure, name, f"{panel.title} of every side, {panel.better} is better"
 
 
-def _of_times(panel: Panel, sides: Sequence[Side]) -> Panel:
+def _of_times(panel: HeadPanel, sides: Sequence[Side]) -> HeadPanel:
     """Return the panel of the means in place of one whose percentiles most sides have too few ops for."""
     if not panel.gate:
         return panel
@@ -98,7 +98,7 @@ def _of_times(panel: Panel, sides: Sequence[Side]) -> Panel:
 
 
 @styled
-def _rows(sides: Sequence[Side], panel: Panel) -> Figure:
+def _rows(sides: Sequence[Side], panel: HeadPanel) -> Figure:
     """Plot a row per side: its name above a bar from zero, or above a line from the median time to the p99."""
     figure, (axes,) = style.panels(1, 1, width=_WIDTH, height=0.75 + 0.37 * len(sides))
     highest = max((end for side in sides for end in _ends(side, panel.key)), default=1.0)
@@ -129,7 +129,7 @@ def _rows(sides: Sequence[Side], panel: Panel) -> Figure:
     return figure
 
 
-def _time(axes: Axes, side: Side, place: int, panel: Panel, look: dict[str, Any]) -> None:
+def _time(axes: Axes, side: Side, place: int, panel: HeadPanel, look: dict[str, Any]) -> None:
     """Draw the median time as a circle and the p99 as a diamond, on a line between them."""
     middles = [middle(key, side).estimate for key in (panel.median, panel.key) if key in side.figures]
     axes.set_xscale("log")
@@ -143,7 +143,7 @@ def _time(axes: Axes, side: Side, place: int, panel: Panel, look: dict[str, Any]
         _text(axes, side, panel, place)
 
 
-def _text(axes: Axes, side: Side, panel: Panel, place: int) -> None:
+def _text(axes: Axes, side: Side, panel: HeadPanel, place: int) -> None:
     """Write a figure beside its mark; the median, and that it is one, where the run was too short for a p99."""
     key, which = (panel.key, "") if panel.key in side.figures else (panel.median, " (median)")
     text, at = f"{panel.form(middle(key, side).estimate)}{which}", (max(_ends(side, key)), place + 0.06)
@@ -171,7 +171,7 @@ def _interval(axes: Axes, side: Side, key: str, place: float) -> None:
 
 
 @styled
-def _over(sides: Sides, panel: Panel, ends: Collection[str]) -> Figure:
+def _over(sides: Sides, panel: HeadPanel, ends: Collection[str]) -> Figure:
     """Plot a line per side over the axis; a gate is a line, a cross where a side breaks, a ring where a search ends."""
     names = list(dict.fromkeys(side.name for side in sides.sides))
     columns = 3 if len(names) < _MANY else 2  # many have long names
@@ -212,7 +212,7 @@ def _over(sides: Sides, panel: Panel, ends: Collection[str]) -> Figure:
     return figure
 
 
-def _gates(axes: Axes, sides: Sides, panel: Panel) -> None:
+def _gates(axes: Axes, sides: Sides, panel: HeadPanel) -> None:
     """Draw the limits of the gates on this figure."""
     texts = dict.fromkeys(gate.gate for side in sides.sides for cell in side.cells for gate in cell.summary.gates)
     for text in sorted(texts):

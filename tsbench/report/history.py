@@ -55,7 +55,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class HistoryLine:
     """The history of a figure of a side, in order of time; `counted` are the points that stand.
 
     `changes` are the places of the first points of new levels in `counted`, and `levels` the median of each level.
@@ -102,7 +102,7 @@ class History:
     """The lines of all sides; `differing` has what differs between the runs of each set and those before, by set."""
 
     sets: tuple[tuple[str, float], ...]
-    lines: tuple[Line, ...]
+    lines: tuple[HistoryLine, ...]
     differing: tuple[tuple[str, float, str], ...]
     damaged: tuple[str, ...]
 
@@ -190,7 +190,7 @@ def _history(dated: Sequence[tuple[float, str, str, Side]], figures: Sequence[st
     counted = {key: tuple(point for point in of if point.stands) for key, of in points.items()}
     alpha = ALPHA / max(1, len(points))
     lines = [
-        Line(*key, tuple(of), counted[key], tuple(change_points([one.value for one in counted[key]], alpha)))
+        HistoryLine(*key, tuple(of), counted[key], tuple(change_points([one.value for one in counted[key]], alpha)))
         for key, of in sorted(points.items(), key=lambda one: one[0][0])
     ]
     texts = [(*of, _differences(entries)) for of, entries in changed.items() if entries]
@@ -215,7 +215,7 @@ def _counts(figure: str, cell: Cell) -> bool:
 
 
 @styled
-def draw(lines: Sequence[Line]) -> Figure:
+def draw(lines: Sequence[HistoryLine]) -> Figure:
     """Plot figures over the dates, a panel each: levels dashed, changes as diamonds, what does not count as x."""
     columns = min(3, len(lines))
     rows = -(-len(lines) // columns)
@@ -233,7 +233,7 @@ def draw(lines: Sequence[Line]) -> Figure:
         axes.set_title(f"{line.figure}, {'more' if line.more_is_better else 'less'} is better")
         unit = "ns" if gates.parse_figure(line.figure).is_latency else "count"
         form = format_duration if unit == "ns" else format_count
-        axes.yaxis.set_major_formatter(style.Unit(unit, partial(_printed, form)))
+        axes.yaxis.set_major_formatter(style.UnitFormatter(unit, partial(_printed, form)))
         axes.set_label(style.TIME)
         axes.xaxis.set_major_locator(MaxNLocator(3))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d}"))
@@ -259,7 +259,7 @@ def write_history(history: History, place: Path) -> Path:
     Broken
         If a file cannot be written.
     """
-    sides: dict[str, list[Line]] = {}
+    sides: dict[str, list[HistoryLine]] = {}
     for line in history.lines:
         sides.setdefault(line.side, []).append(line)
     bands = _bands(history)
@@ -289,7 +289,7 @@ def write_history(history: History, place: Path) -> Path:
     return place / "history.html"
 
 
-def _levels(line: Line) -> list[tuple[str, str]]:
+def _levels(line: HistoryLine) -> list[tuple[str, str]]:
     """Return each level of a line with the set since which it holds."""
     since = [line.counted[at].results for at in (0, *line.changes)] if line.counted else []
     return [(gates.figure_text(line.figure, level), name) for level, name in zip(line.levels, since, strict=True)]

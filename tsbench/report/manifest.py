@@ -17,7 +17,8 @@ DURATIONS = {
     *("world.interval", "load.window", "load.duration", "drive.wait", "drive.late_after", "drive.warmup"),
     *("drive.warmup_limit", "drive.duration", "drive.window", "drive.stop_timeout", "drive.timeout"),
     *("drive.steps.duration", "timeout.connect", "timeout.create", "timeout.load", "timeout.settle", "timeout.check"),
-    *("event.at", "event.length"),
+    *("event.at", "event.length", "query.bucket", "query.window"),
+    *("world.described.query.bucket", "world.described.query.window"),
 }
 """Keys of a specification whose numbers are durations in ns; the scenario wrote them with units."""
 TIMES, SIZES = {"world.start"}, {"server.memory"}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tsbench.report.cells import Cell
-    from tsbench.report.tables import Entry, Rows
+    from tsbench.report.tables import Entry, TableRows
     from tsbench.results.figures import CounterRise, OpFigures
 
 MOST_STALLS = 10
@@ -73,7 +73,7 @@ def _struck(texts: Iterable[str], cell: Cell) -> Iterable[Entry]:
 
 def steadiness_table(cell: Cell) -> Table:
     """Return how the rates went on: when settled, drift, variation, stalls, the worst stall."""
-    rows: Rows = []
+    rows: TableRows = []
     for kind, steady in cell.summary.steadiness.items():
         settled, number = steady.settled_s, steady.stall_count
         when = "never" if settled is None else "at once" if settled <= 0 else f"after {settled} s"
@@ -96,7 +96,7 @@ def steadiness_table(cell: Cell) -> Table:
 def rate_stalls_table(cell: Cell) -> Table:
     """Return the stalls of the rates in order of time, with the counters that were high meanwhile."""
     stalls = [(stall, kind) for kind, steady in cell.summary.steadiness.items() for stall in steady.stalls]
-    rows: Rows = [
+    rows: TableRows = [
         (
             RATES.get(kind, kind),
             f"{stall.start_s} s",
@@ -125,7 +125,7 @@ def _rise(rise: CounterRise) -> str:
 
 def stalls_table(frame: pd.DataFrame, factor: int) -> Table:
     """Return the worst of the stalls in the frame `frames.stalls`, over `factor` times the usual p99."""
-    rows: Rows = [
+    rows: TableRows = [
         (
             str(row["op"]),
             f"{row['start_s']} s",
@@ -149,14 +149,14 @@ def durations_table(cell: Cell) -> Table | None:
     total_s = sum(phases_s.values())
     if not total_s:
         return None
-    rows: Rows = [
+    rows: TableRows = [
         (PHASES[name].label, text_of(taken_s, "s"), f"{taken_s / total_s:.0%}") for name, taken_s in phases_s.items()
     ]
     whole = ("the whole run, up to the end of its checks", text_of(total_s, "s"), "")
     return Table(f"How long it took: {whole[1]}", [whole, *rows])
 
 
-def facts(cell: Cell, part: str) -> Rows:
+def facts(cell: Cell, part: str) -> TableRows:
     """Return the existing figures of one part of a run's summary, with their labels."""
     return [
         (metric.label, metric.text(cell))
@@ -168,12 +168,12 @@ def facts(cell: Cell, part: str) -> Rows:
 def boxes(cell: Cell) -> list[Table]:
     """Return the tables of a run that say what its figures rest on and what was found beside them."""
     summary = cell.summary
-    checks: Rows = [
+    checks: TableRows = [
         (CHECKS.get(name, name), (Mark(check.state, "badge"), check.reason, Mark(_counts(check.counts), "small")))
         for name, check in summary.validity.checks.items()
     ]
-    gates: Rows = [(Mark(gate.gate, "code"), (Mark(gate.state, "badge"), gate.text)) for gate in summary.gates]
-    large: Rows = [
+    gates: TableRows = [(Mark(gate.gate, "code"), (Mark(gate.state, "badge"), gate.text)) for gate in summary.gates]
+    large: TableRows = [
         (name, *(text_of(time.get("p50"), "ns") for time in op.stages_ns))
         for name, op in cell.ops.items()
         if op.stages_ns
@@ -219,21 +219,21 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{text_of(count)} {key}" for count, key in named)
 
 
-def _pieces(parts: dict[str, float] | dict[str, int], unit: Literal["count", "bytes"]) -> Rows:
+def _pieces(parts: dict[str, float] | dict[str, int], unit: Literal["count", "bytes"]) -> TableRows:
     return [(f"of which {name}", text_of(value, unit)) for name, value in parts.items()]
 
 
-def _warmup(cell: Cell) -> Rows:
+def _warmup(cell: Cell) -> TableRows:
     """Return by which figures a warm-up ended that looked for a steady rate; none for a warm-up of fixed length."""
     warmup = cell.summary.warmup
     if warmup is None:
         return []
     after = text_of(warmup.duration_s, "s")
-    rows: Rows = [("the rate settled", f"after {after}" if warmup.settled else f"never, within {after}")]
+    rows: TableRows = [("the rate settled", f"after {after}" if warmup.settled else f"never, within {after}")]
     return [*rows, *(facts(cell, "warmup") if warmup.tested_s else [])]
 
 
-def _answers(cell: Cell) -> Rows:
+def _answers(cell: Cell) -> TableRows:
     answers = cell.summary.answers
     if answers is None:
         return []
@@ -241,7 +241,7 @@ def _answers(cell: Cell) -> Rows:
     return [*_pieces(answers.by_kind, "count"), ("of the measured load", sampled)]
 
 
-def _limit(cell: Cell) -> Rows:
+def _limit(cell: Cell) -> TableRows:
     rows, limit = facts(cell, "limit"), cell.summary.limit
     if cell.summary.encode_s is not None:
         rows.append(("encoding of writes", text_of(cell.summary.encode_s, "s")))
@@ -259,7 +259,7 @@ def _wrong_answers(cell: Cell) -> Iterable[Table]:
         return
     wrong = answers.first_wrong.model_dump() if answers.first_wrong is not None else {}
     yield Table("First answer that differs", [(key, Mark(text, "pre")) for key, text in wrong.items()], wide=True)
-    differences: Rows = [
+    differences: TableRows = [
         (kind, text_of(one.count), f"first: {one.first.kind}: {one.first.difference}")
         for kind, one in answers.differences.items()
     ]
@@ -269,7 +269,7 @@ def _wrong_answers(cell: Cell) -> Iterable[Table]:
         counts = f"{text_of(torn.answers)} of {text_of(answers.checked)} answers, {text_of(torn.rows)} rows"
         what = "lacked fields while points were written, and were whole afterwards"
         yield Table("Torn reads", [(what, counts, f"first: {torn.first.kind}: {torn.first.row}")], wide=True)
-    stored: Rows = []
+    stored: TableRows = []
     for kind, verdicts in answers.stored_differences.items():
         first = next(iter(verdicts.first), None)
         place = " ".join(filter(None, (first.measurement, first.series, first.time))) if first else ""
@@ -279,9 +279,9 @@ def _wrong_answers(cell: Cell) -> Iterable[Table]:
     yield Table("Stored points that differ from those written", stored, wide=True)
 
 
-def _plans(cell: Cell) -> Rows:
+def _plans(cell: Cell) -> TableRows:
     """Return per kind of query how the database got at the data, rows examined and returned, and its own time."""
-    rows: Rows = []
+    rows: TableRows = []
     for kind, plan in cell.summary.plans.items():
         if plan.error:
             rows.append((kind, plan.error, *(MISSING,) * 4))
@@ -292,6 +292,6 @@ def _plans(cell: Cell) -> Rows:
     return rows
 
 
-def _unsupported(cell: Cell) -> Rows:
+def _unsupported(cell: Cell) -> TableRows:
     answers = cell.summary.answers
     return [*answers.unsupported.items()] if answers is not None else []

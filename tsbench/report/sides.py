@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tsbench.errors import UserMistake
-from tsbench.measure.statistics import Interval
+from tsbench.measure.statistics import Bounds
 from tsbench.report import lacking
 from tsbench.report.cells import ROUND
 from tsbench.report.metrics import COMPARED, part_of
@@ -49,7 +49,7 @@ class Side:
 
     name: str
     at: float | None = None
-    figures: Mapping[str, tuple[Interval, ...]] = field(default_factory=dict)
+    figures: Mapping[str, tuple[Bounds, ...]] = field(default_factory=dict)
     validity: str = "valid"
     reason: str = ""
     stands: bool = True
@@ -57,7 +57,7 @@ class Side:
     failed: Mapping[str, str] = field(default_factory=dict)
     undecided: tuple[str, ...] = ()
     gated: bool = False
-    margins: Mapping[str, Interval] = field(default_factory=dict)
+    margins: Mapping[str, Bounds] = field(default_factory=dict)
     rounds: tuple[int, ...] = (0,)
     kinds: frozenset[str] = frozenset()
     """The kinds of queries that its runs asked."""
@@ -220,22 +220,22 @@ def _worst(validities: Sequence[Validity]) -> Validity:
     return max(validities, key=lambda validity: (not validity.stands, order.index(validity.state)))
 
 
-def _figures(cell: Cell) -> dict[str, Interval]:
+def _figures(cell: Cell) -> dict[str, Bounds]:
     """Return a run's figures; a time that lies between two has both as its interval."""
-    values: dict[str, Interval] = {}
+    values: dict[str, Bounds] = {}
     for key in _FIGURES:
         metric = COMPARED[key]
         if metric.percentile:
             if (time := metric.latency(cell)) is not None and not time.is_open_ended:
-                values[key] = Interval(time.most_ns, time.bounds_ns[0], time.most_ns)
+                values[key] = Bounds(time.most_ns, time.bounds_ns[0], time.most_ns)
         elif value := metric.value(cell):
-            values[key] = Interval(value, value, value)
+            values[key] = Bounds(value, value, value)
     if (steady := cell.summary.steadiness.get("write")) is not None and steady.variation:
-        values["write_variation"] = Interval(steady.variation, steady.variation, steady.variation)
+        values["write_variation"] = Bounds(steady.variation, steady.variation, steady.variation)
     return values | _cpu(cell)
 
 
-def _margins(cell: Cell) -> dict[str, Interval]:
+def _margins(cell: Cell) -> dict[str, Bounds]:
     """Return by how much the figures of a run may be chance within it, as far as its window was long enough."""
     margins = {}
     for key in _FIGURES:
@@ -244,11 +244,11 @@ def _margins(cell: Cell) -> dict[str, Interval]:
         ops = part_of(cell.summary, place) if place else None
         name = metric.percentile or {"write_points_per_s": "points/s", "query_ops_per_s": "ops/s"}.get(key, "")
         if isinstance(ops, OpFigures) and name in ops.margins and (value := metric.value(cell)) is not None:
-            margins[key] = Interval(value, *map(float, ops.margins[name]))
+            margins[key] = Bounds(value, *map(float, ops.margins[name]))
     return margins
 
 
-def _cpu(cell: Cell) -> dict[str, Interval]:
+def _cpu(cell: Cell) -> dict[str, Bounds]:
     """Return the CPU time of the server's processes by the work that they did; none where they were not seen."""
     measured = cell.summary.measured
     if measured is None or lacking() or not cell.run.has("server.parquet"):
@@ -269,4 +269,4 @@ def _cpu(cell: Cell) -> dict[str, Interval]:
         figures["cpu_s_per_million"] = cpu_s / points * 1e6
     elif ended:
         figures["cpu_s_per_thousand"] = cpu_s / ended * 1e3
-    return {key: Interval(value, value, value) for key, value in figures.items() if value}
+    return {key: Bounds(value, value, value) for key, value in figures.items() if value}

@@ -205,7 +205,7 @@ def _short(text: str) -> str:
 _thousands = EngFormatter(sep="")
 
 
-class Unit(FuncFormatter):
+class UnitFormatter(FuncFormatter):
     """Labels of an axis that also know the unit of its figures."""
 
     def __init__(self, unit: str, form: Callable[[float, int | None], str]) -> None:
@@ -216,7 +216,7 @@ class Unit(FuncFormatter):
 def unit_of(axes: Axes) -> str | None:
     """Return the unit of a vertical axis: `ns`, `count`, `bytes` or `percent`; None if it has none of them."""
     form = axes.yaxis.get_major_formatter()
-    return "percent" if isinstance(form, PercentFormatter) else form.unit if isinstance(form, Unit) else None
+    return "percent" if isinstance(form, PercentFormatter) else form.unit if isinstance(form, UnitFormatter) else None
 
 
 def legend(figure: Figure, axes: Sequence[Axes], *, columns: int = 8) -> None:
@@ -256,7 +256,7 @@ def duration_axis(axes: Axes, which: str = "y", *, most: int | None = None) -> N
     axes.set_yscale("log") if which == "y" else axes.set_xscale("log")
     low, high = axes.get_ylim() if which == "y" else axes.get_xlim()
     axis.set_major_locator(FixedLocator(_round_durations(low, high, most=most or (9 if which == "y" else 4))))
-    axis.set_major_formatter(Unit("ns", lambda value, _: _short(format_duration(value))))
+    axis.set_major_formatter(UnitFormatter("ns", lambda value, _: _short(format_duration(value))))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
 
@@ -283,7 +283,7 @@ def count_axis(axes: Axes, which: str = "y", *, ticks: int = 5) -> None:
     axis = axes.yaxis if which == "y" else axes.xaxis
     axes.set_ylim(bottom=0) if which == "y" else axes.set_xlim(left=0)
     axis.set_major_locator(MaxNLocator(ticks, min_n_ticks=3))
-    form = Unit("count", lambda value, _: f"{value:g}" if abs(value) < 1e3 else _thousands(value))
+    form = UnitFormatter("count", lambda value, _: f"{value:g}" if abs(value) < 1e3 else _thousands(value))
     axis.set_major_formatter(form)
 
 
@@ -295,7 +295,7 @@ def size_axis(axes: Axes, which: str = "y", *, ticks: int = 5) -> None:
     if high < ticks:  # nothing was read or sent: no fractions of a byte
         axes.set_ylim(0, 1) if which == "y" else axes.set_xlim(0, 1)
         axis.set_major_locator(FixedLocator([0]))
-    axis.set_major_formatter(Unit("bytes", lambda value, _: _short(format_size(value)) if value else "0"))
+    axis.set_major_formatter(UnitFormatter("bytes", lambda value, _: _short(format_size(value)) if value else "0"))
 
 
 def time_axis(axes: Axes, seconds: Sequence[float], *, label: bool = True) -> None:

@@ -142,11 +142,11 @@ def counters(counted: pd.DataFrame, panels: Sequence[Panel]) -> Figure | None:
     return figure
 
 
-Lines: TypeAlias = "list[tuple[str, pd.DataFrame, str]]"
+PanelLines: TypeAlias = "list[tuple[str, pd.DataFrame, str]]"
 """The lines of a panel: label, rows of one counter, and the column to plot."""
 
 
-def moving_panels(counted: pd.DataFrame, panels: Sequence[Panel]) -> list[tuple[Panel, Lines]]:
+def moving_panels(counted: pd.DataFrame, panels: Sequence[Panel]) -> list[tuple[Panel, PanelLines]]:
     """Return the panels of which a counter is ever other than 0, with the lines of these counters."""
     rates = frames.rates(counted)
     movings = []
@@ -160,7 +160,7 @@ def moving_panels(counted: pd.DataFrame, panels: Sequence[Panel]) -> list[tuple[
     return movings
 
 
-def draw_panel(axis: Axes, panel: Panel, lines: Lines) -> None:
+def draw_panel(axis: Axes, panel: Panel, lines: PanelLines) -> None:
     """Draw the counters of a panel, with their legend and units."""
     for (label, part, column), (colour, dashes) in zip(lines, _looks(len(lines)), strict=True):
         axis.plot(part["second"], part[column], color=colour, linestyle=dashes, label=label, linewidth=1.2)

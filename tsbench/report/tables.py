@@ -32,7 +32,7 @@ class Mark:
 
 Entry: TypeAlias = "str | Mark | tuple[str | Mark, ...]"
 """A table's cell; parts of a tuple stand beside each other."""
-Rows: TypeAlias = "list[tuple[Entry, ...]]"
+TableRows: TypeAlias = "list[tuple[Entry, ...]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Table:
     """
 
     title: str
-    rows: Rows
+    rows: TableRows
     heads: tuple[str, ...] = ()
     groups: tuple[tuple[str, int], ...] = ()
     wide: bool = False
@@ -71,7 +71,7 @@ def summary_table(cells: Sequence[Cell]) -> Table:
     columns = used_columns(cells)
     loops = len(load_texts(cells)) > 1
     heads = ("run", "validity", "gates", "limited by", *(("loop",) if loops else ()))
-    rows: Rows = [
+    rows: TableRows = [
         (
             cell.name,
             Mark(cell.validity.state, "badge"),
@@ -85,7 +85,7 @@ def summary_table(cells: Sequence[Cell]) -> Table:
     return grouped(heads, columns, rows)
 
 
-def grouped(heads: tuple[str, ...], columns: Sequence[Column], rows: Rows) -> Table:
+def grouped(heads: tuple[str, ...], columns: Sequence[Column], rows: TableRows) -> Table:
     """Return a table whose first heads stand alone, and whose columns have their groups above them."""
     groups: list[tuple[str, int]] = [("", len(heads))]
     for column in columns:
@@ -99,7 +99,7 @@ def repeats_table(cells: Sequence[Cell]) -> Table:
     if not any(cell.round for cell in cells):
         return summary_table(cells)
     columns = used_columns(cells)
-    rows: Rows = []
+    rows: TableRows = []
     for name, of in by_cell(cells).items():
         standing = [cell for cell in of if cell.validity.stands]
         validity, gates, limits = (
@@ -140,7 +140,7 @@ def _median_text(column: Column, cells: Sequence[Cell]) -> str:
 
 def claims_table(results: ResultSet) -> Table:
     """Return the findings of a published study, with their verdicts."""
-    rows: Rows = [
+    rows: TableRows = [
         (row.claim, row.published, row.reproduced_if, row.measured, (Mark(row.verdict, "badge"), row.reason))
         for row in results.summary.claims
     ]
@@ -152,6 +152,8 @@ def figures_table(results: ResultSet) -> Table:
     texts = {(row.cell, row.figure): (row.published, row.measured) for row in results.summary.figures}
     names = dict.fromkeys(row.figure for row in results.summary.figures)
     cells = dict.fromkeys(row.cell for row in results.summary.figures)
-    rows: Rows = [(cell, *(text for name in names for text in texts.get((cell, name), ("", "")))) for cell in cells]
+    rows: TableRows = [
+        (cell, *(text for name in names for text in texts.get((cell, name), ("", "")))) for cell in cells
+    ]
     groups = (("run", 1), *((name, 2) for name in names))
     return Table("", rows, ("run", *(("published", "here") * len(names))), groups)

@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 from tsbench.results.json_files import STRICT, Count, Flag, Named, Number, Part, Several, Text
 from tsbench.units import NS_PER_S, format_count, format_duration
 
-Kind: TypeAlias = Literal["write", "query"]
+OpKind: TypeAlias = Literal["write", "query"]
 
 
 # --- what was measured ------------------------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ class OpFigures(Part):
       and `mean` of the time that counts, `ops/s` and `points/s`. Those that are missing need a longer window.
     """
 
-    kind: Kind | None = None
+    kind: OpKind | None = None
     count: Count
     ok: Count
     failed: Count
@@ -281,7 +281,7 @@ class Reused(Part):
     wrote: Several[Text] = ()
 
 
-class Caps(Part):
+class CapFigures(Part):
     """Caps on the server's resources, and what the kernel counted under them, as far as it did."""
 
     cpu: Number | None
@@ -344,7 +344,7 @@ class Torn(Part):
     first: TornRow | None
 
 
-class Place(Part):
+class LocatedFlaw(Part):
     """One difference between stored and written points, and its place."""
 
     measurement: Text
@@ -359,10 +359,10 @@ class StoredDifference(Part):
 
     count: Count
     at_least: Flag
-    first: Several[Place]
+    first: Several[LocatedFlaw]
 
 
-class Answers(Part):
+class AnswerCounts(Part):
     """Answers that were compared with gold: `sampled` of the `given` ones under load, and those to new queries."""
 
     checked: Count

@@ -41,7 +41,7 @@ class Host(Part):
     load_average: Several[Number] = ()
 
 
-class Clock(Part):
+class ClockReading(Part):
     """The host's clock, and when the run began."""
 
     source: Text
@@ -58,7 +58,7 @@ class Manifest(Part):
     host: Host | None = None
     python: Named[Text] = Field(default_factory=dict)
     packages: Named[Text] = Field(default_factory=dict)
-    clock: Clock | None = None
+    clock: ClockReading | None = None
     server: Named[Any] = Field(default_factory=dict)
     """The server's version and settings, and its caps with what the kernel counted under them."""
     created: Created | None = None

@@ -15,8 +15,8 @@ from pydantic.dataclasses import dataclass
 
 from tsbench.model import Verdict, merge_verdicts
 from tsbench.results.figures import (
-    Answers,
-    Caps,
+    AnswerCounts,
+    CapFigures,
     ColdStart,
     Event,
     Limit,
@@ -186,7 +186,7 @@ class Summary(Part):
     load: Load | None = None
     reused: Reused | None = None
     """What a run with `reuse` found stored; only the one that loaded has `load`."""
-    caps: Caps | None = None
+    caps: CapFigures | None = None
     measured: Measured | None = None
     schedule: Schedule | None = None
     limit: Limit | None = None
@@ -201,7 +201,7 @@ class Summary(Part):
     failures: Named[Count] = Field(default_factory=dict)
     """Number of failed ops by error message."""
     size: Size | None = None
-    answers: Answers | None = None
+    answers: AnswerCounts | None = None
     writes: Writes | None = None
     plans: Named[PlanFigures] = Field(default_factory=dict)
     durations_s: Named[Number] = Field(default_factory=dict)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tsbench.run.file_letters import Numbers, Places
+    from tsbench.run.file_letters import ParsedNumbers, Places
 
 Columns: TypeAlias = "dict[str, NDArray[Any]]"
 
@@ -30,7 +30,7 @@ _MOST_FORMS = 64  # of a block; for more it is as fast to look at each line by i
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class PointTable:
     """Points of one measurement: their places among all points, their times, and their fields.
 
     A field that a point lacks is NaN, in a column of floats also if the field is an integer.
@@ -53,7 +53,7 @@ class Points:
 
     heads: Sequence[bytes]
     head_of: Places
-    tables: Sequence[Table]
+    tables: Sequence[PointTable]
     as_lines: Callable[[], Lines]
 
 
@@ -72,7 +72,7 @@ class _Fields:
     counts: Places
     starts: Places
     equals: Places
-    values: Numbers
+    values: ParsedNumbers
 
     def forms(self, rows: Places) -> Iterator[tuple[Places, Places, list[bytes]]]:
         """Yield lines with the same names in the same order, the numbers of their fields by row, and the names."""
@@ -190,7 +190,7 @@ def _points(lines: Lines) -> Points:
     tables = []
     for name, number in number_of.items():
         rows = np.flatnonzero(numbers == number)
-        tables.append(Table(unescaped(name), rows, times[rows], *_merged(rows, fields)))
+        tables.append(PointTable(unescaped(name), rows, times[rows], *_merged(rows, fields)))
     return Points(heads, head_of, tables, lambda: lines)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tsbench.encode.text_columns import Part, Texts
+from tsbench.encode.text_columns import TextPart, Texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,7 +75,7 @@ class Odd(Exception):  # noqa: N818 - names what happened
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Numbers:
+class ParsedNumbers:
     """Cells as numbers: as floats, and as integers where `is_integer`, which is an `i` at the end."""
 
     floats: NDArray[np.float64]
@@ -113,7 +113,7 @@ class Letters:
         numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         return [*numbers], np.array([*map(numbers.__getitem__, texts)], dtype=np.int64)
 
-    def part(self, starts: Places, ends: Places) -> Part:
+    def part(self, starts: Places, ends: Places) -> TextPart:
         """Return the part of a row that writes the text between these places."""
         lengths = ends - starts
         width = max(1, int(lengths.max()))
@@ -122,7 +122,7 @@ class Letters:
         padded = window[np.minimum(starts, last)]
         for i in np.flatnonzero(starts > last).tolist():
             padded[i] = np.void(self.text(int(starts[i]), int(ends[i])).ljust(width))
-        return Part(Texts(padded, lengths))
+        return TextPart(Texts(padded, lengths))
 
     def equal(self, starts: Places, texts: Sequence[bytes]) -> NDArray[np.bool_]:
         """Return whether every text begins at its place, by row of `starts`, which has a column per text.
@@ -144,17 +144,17 @@ class Letters:
             equal &= (((self._words[starts[:, columns] + offset] ^ wanted) & masks) == 0).all(axis=1)
         return equal
 
-    def numbers(self, starts: Places, ends: Places) -> Numbers:
+    def numbers(self, starts: Places, ends: Places) -> ParsedNumbers:
         """Return the numbers that stand at these places, each the nearest one; raises `Odd` if one is none."""
         count = len(starts)
-        result = Numbers(np.empty(count), np.empty(count, dtype=np.int64), np.empty(count, dtype=np.bool_))
+        result = ParsedNumbers(np.empty(count), np.empty(count, dtype=np.int64), np.empty(count, dtype=np.bool_))
         with np.errstate(over="ignore"):
             for first in range(0, count, _CELLS):
                 some = slice(first, first + _CELLS)
                 self._read(starts[some], ends[some], result, first)
         return result
 
-    def _read(self, starts: Places, ends: Places, numbers: Numbers, first: int) -> None:
+    def _read(self, starts: Places, ends: Places, numbers: ParsedNumbers, first: int) -> None:
         some = slice(first, first + len(starts))
         marked, minus = self.octets[ends - 1] == _INTEGER, self.octets[starts] == _MINUS
         stops = ends - marked
@@ -182,7 +182,7 @@ class Letters:
             self._read_one_by_one(starts, ends, marked, rest, numbers, first)
 
     def _read_one_by_one(
-        self, starts: Places, ends: Places, marked: NDArray[np.bool_], rest: Places, numbers: Numbers, first: int
+        self, starts: Places, ends: Places, marked: NDArray[np.bool_], rest: Places, numbers: ParsedNumbers, first: int
     ) -> None:
         """Read numbers with an exponent, more than 15 digits or other forms that Python knows."""
         try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsbench.model import Batch, Codes, Field, Kind, Measurement
-from tsbench.run.file_columns import Points, Table
+from tsbench.run.file_columns import Points, PointTable
 from tsbench.run.point_files import Lines, matched, unescaped
 from tsbench.text import printable, shortened
 
@@ -109,7 +109,9 @@ class Tables:
                 fields = _fields(texts[group[0]])
                 self._note_fields(name, fields, group[0])
                 columns = _parsed([texts[i] for i in group], self._kinds(name), group)
-                tables.append(Table(name, np.array(group), _times([times[i] for i in group], group), fields, columns))
+                tables.append(
+                    PointTable(name, np.array(group), _times([times[i] for i in group], group), fields, columns)
+                )
         return Points([*numbers], head_of, tables, lambda: lines)
 
     def _note_heads(self, heads: Sequence[bytes], head_of: NDArray[np.int64]) -> None:
@@ -162,7 +164,7 @@ class Tables:
     def _kinds(self, name: str) -> dict[str, Kind]:
         return {one.name: one.kind for one in self._known[name].measurement.fields}
 
-    def _batch(self, table: Table, series: NDArray[np.int32]) -> Batch:
+    def _batch(self, table: PointTable, series: NDArray[np.int32]) -> Batch:
         known = self._known[table.name]
         lacking = frozenset(
             name for name, column in table.columns.items() if column.dtype.kind == "f" and np.isnan(column).any()
@@ -185,7 +187,7 @@ class Tables:
         return {**self.tags(), **own}
 
 
-def _apart(table: Table, nulls: frozenset[Kind]) -> Iterator[Table]:
+def _apart(table: PointTable, nulls: frozenset[Kind]) -> Iterator[PointTable]:
     """Yield points of a table, those apart that lack other fields of kinds that are not among `nulls`."""
     lacks = {
         one.name: np.isnan(table.columns[one.name])
@@ -201,7 +203,7 @@ def _apart(table: Table, nulls: frozenset[Kind]) -> Iterator[Table]:
         fields = [one for one in table.fields if one.name not in lacks or not lacks[one.name][some[0]]]
         columns = {one.name: table.columns[one.name][some] for one in fields}
         columns |= {one.name: columns[one.name].astype(np.int64) for one in fields if one.kind is Kind.INT}
-        yield Table(table.name, table.rows[some], table.time_ns[some], fields, columns)
+        yield PointTable(table.name, table.rows[some], table.time_ns[some], fields, columns)
 
 
 def _fields(text: bytes) -> list[Field]:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from tsbench.results.figures import Kind, Steadiness, Tail
+    from tsbench.results.figures import OpKind, Steadiness, Tail
     from tsbench.results.process import FirstOp
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import GateResult
@@ -135,8 +135,8 @@ def _measured(
     spec: Job,
     processes: Processes,
     merged: Merged,
-    kinds: Mapping[str, Kind],
-    sums: Mapping[Kind, OpTotals],
+    kinds: Mapping[str, OpKind],
+    sums: Mapping[OpKind, OpTotals],
     bursts: float,
 ) -> Measured:
     """Return the figures of ops, with margins, changes of their times, and the ops beyond the limits of gates."""
@@ -207,11 +207,11 @@ def failed(ops: OpTotals, allowed: float, firsts: Mapping[str, FirstOp] | None =
     return failed_ops(ops.done, ops.failed, ops.unknown, ops.causes, allowed, partial=ops.partial)
 
 
-def by_kind(merged: Merged, spec: Job) -> tuple[dict[str, Kind], dict[Kind, OpTotals], OpTotals]:
+def by_kind(merged: Merged, spec: Job) -> tuple[dict[str, OpKind], dict[OpKind, OpTotals], OpTotals]:
     """Return the kind (write or query) of each op by name, the totals by kind, and those of all ops."""
-    kinds: dict[str, Kind] = {op.name: "write" if op.write is not None else "query" for op in spec.op}
-    of_kind: dict[str, Kind] = {}
-    sums: dict[Kind, OpTotals] = {"write": OpTotals(), "query": OpTotals()}
+    kinds: dict[str, OpKind] = {op.name: "write" if op.write is not None else "query" for op in spec.op}
+    of_kind: dict[str, OpKind] = {}
+    sums: dict[OpKind, OpTotals] = {"write": OpTotals(), "query": OpTotals()}
     everything = OpTotals()
     for name, totals in sorted(merged.totals.items()):
         of_kind[name] = kinds.get(name, "write" if name.startswith("write-") else "query")

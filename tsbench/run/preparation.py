@@ -16,7 +16,7 @@ import psutil
 from tsbench import __version__
 from tsbench.check.audit import count_stored
 from tsbench.errors import Broken
-from tsbench.results.manifest import Clock, Host, Manifest
+from tsbench.results.manifest import ClockReading, Host, Manifest
 from tsbench.run import assessment, cleanup
 from tsbench.run.bulk_load import bulk_load
 from tsbench.run.time_limits import Deadline
@@ -159,7 +159,7 @@ def manifest_of_host(drivers: Sequence[str]) -> Manifest:
         host=host,
         python={"version": platform.python_version(), "implementation": sys.implementation.name},
         packages={name: _version(name) for name in (*PACKAGES, *drivers)},
-        clock=Clock(
+        clock=ClockReading(
             source=_read("/sys/devices/system/clocksource/clocksource0/current_clocksource"), utc_s=time.time()
         ),
     )

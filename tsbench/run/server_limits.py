@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, ServerDied, UserMistake
 from tsbench.model import OpError
-from tsbench.results.figures import Caps
+from tsbench.results.figures import CapFigures
 from tsbench.results.manifest import Manifest
 from tsbench.results.panels import Panel
 from tsbench.servers import cgroup
@@ -51,14 +51,14 @@ def killed(group: cgroup.Group | None) -> str:
     return group.killed() if group is not None else ""
 
 
-def figures(group: cgroup.Group | None) -> Caps | None:
+def figures(group: cgroup.Group | None) -> CapFigures | None:
     """Return the caps and what the kernel counted under them, as a summary has them; None without caps."""
     if group is None:
         return None
     told = group.summary()
     measured, in_all = told["measured"] or {}, told["in_all"]
     periods = measured.get("nr_periods")
-    return Caps(
+    return CapFigures(
         cpu=told["cpu"],
         memory_bytes=told["memory_bytes"],
         cpu_s=measured.get("cpu_s"),

@@ -19,7 +19,7 @@ from tsbench.text import suggestion
 from tsbench.units import NS_PER_S
 from tsbench.workload import expressions
 from tsbench.workload.layout import Layout, QueryKind, Tag, UseCase
-from tsbench.workload.processes import Clock, Fixed, Fresh, Lazy, Normal, Pareto, Steady, Uniform, Walk
+from tsbench.workload.processes import Fixed, Fresh, Lazy, Normal, Pareto, Steady, TickCount, Uniform, Walk
 from tsbench.workload.queries import QUERIES
 from tsbench.workload.use_cases import USE_CASES
 
@@ -220,7 +220,7 @@ class MeasurementPart(Part):
         made = [part.process(tuple(names), interval_ns) for part, names in same.items()]
         processes = [process for process in made if process is not None]
         if any(part.daily is not None for part in self.fields.values()):
-            processes.append(Clock((_CLOCK,)))
+            processes.append(TickCount((_CLOCK,)))
         kinds = {"float": Kind.FLOAT, "int": Kind.INT}
         stored = {name: part for name, part in self.fields.items() if not part.hidden}
         columns = tuple(Column(name, kinds[part.type], part.unit) for name, part in stored.items())

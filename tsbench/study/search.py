@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from tsbench.scenario.file_keys import SearchPart
     from tsbench.scenario.spec import RunSpec
 
-Place: TypeAlias = tuple[int, ...]
+GridPoint: TypeAlias = tuple[int, ...]
 """A step: the values of all keys, in the order of the axes."""
-Runs: TypeAlias = "Mapping[Place, Sequence[float]]"
+Runs: TypeAlias = "Mapping[GridPoint, Sequence[float]]"
 """The figure of each run of a step; NaN of one that has none."""
 R = TypeVar("R", "RunSpec", "Summary")
 _TAIL = 0.05
@@ -40,7 +40,7 @@ _FAR = 50.0
 class End:
     """The step at which a search ends, and for each key why it was raised no further."""
 
-    place: Place
+    place: GridPoint
     reasons: tuple[str, ...]
 
 
@@ -59,9 +59,9 @@ class Gain:
         return f"{at} %" + (f" ({least} to {most})" if self.least < self.most else "")
 
 
-def walk(search: SearchPart, most: int, runs: Runs) -> Place | End:
+def walk(search: SearchPart, most: int, runs: Runs) -> GridPoint | End:
     """Return the step to run next, each up to `most` times, or the end of the search."""
-    place: Place = tuple(axis.first for axis in search.axes)
+    place: GridPoint = tuple(axis.first for axis in search.axes)
     reasons = []
     for number, axis in enumerate(search.axes):
         name = axis.key.rpartition(".")[2]
@@ -112,7 +112,7 @@ def _gain(here: Sequence[float], there: Sequence[float]) -> Gain:
 # --- in a campaign ----------------------------------------------------------------------------------------------------
 
 
-def grouped(search: SearchPart, cells: Sequence[RunSpec]) -> dict[str, dict[Place, list[RunSpec]]]:
+def grouped(search: SearchPart, cells: Sequence[RunSpec]) -> dict[str, dict[GridPoint, list[RunSpec]]]:
     """Return the runs of each search by its name, and by step in their order, which is that of their rounds.
 
     Raises
@@ -167,7 +167,7 @@ def searched(search: SearchPart, most: int, summaries: Sequence[Summary]) -> lis
     return results
 
 
-def _figures(search: SearchPart, ran: Mapping[Place, Sequence[Summary]]) -> dict[Place, list[float]]:
+def _figures(search: SearchPart, ran: Mapping[GridPoint, Sequence[Summary]]) -> dict[GridPoint, list[float]]:
     """Return the figure of each run by step."""
     return {place: [_figure(search, one) for one in of] for place, of in ran.items()}
 
@@ -177,9 +177,11 @@ def _figure(search: SearchPart, summary: Summary) -> float:
     return ends[0] if ends is not None and ends[0] == ends[1] else math.nan
 
 
-def _by_step(search: SearchPart, runs: Sequence[R], target_of: Callable[[R], str]) -> dict[str, dict[Place, list[R]]]:
+def _by_step(
+    search: SearchPart, runs: Sequence[R], target_of: Callable[[R], str]
+) -> dict[str, dict[GridPoint, list[R]]]:
     """Return runs in their order by the name of their search and by step."""
-    cells_of: dict[str, dict[Place, list[R]]] = {}
+    cells_of: dict[str, dict[GridPoint, list[R]]] = {}
     for run in runs:
         own = {key: text for key, text in run.labels.items() if key not in {*search.values, "round"}}
         name, place = slug_of(own, {"name": target_of(run)}), tuple(int(run.labels[axis.key]) for axis in search.axes)

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from tsbench.encode import line_protocol
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import OpError, Outcome, WriteMode
-from tsbench.net.http import HttpConnection, Place, Request
+from tsbench.net.http import Address, HttpConnection, Request
 from tsbench.targets import credentials, endpoint
 from tsbench.targets.base import Payload, Schema, expressible
 from tsbench.targets.endpoint import NAME_IT, open_or_name, server_of
@@ -41,10 +41,10 @@ class HttpEndpoint(Endpoint):
     usual_port: ClassVar[int] = 8086
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Address:
         """Where requests are sent."""
         tls = self.scheme == "https"
-        return Place(self.host, self.port or (443 if tls else self.usual_port), tls)
+        return Address(self.host, self.port or (443 if tls else self.usual_port), tls)
 
     @property
     def replicas(self) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tsbench.workload.random_numbers import Bits
-    from tsbench.workload.series import Table
+    from tsbench.workload.series import PointColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Shuffler:
         self._bits, self._more_bits = bits, more_bits
         self._series, self._nullable = series, nullable
         self._rows = 0
-        self._held: Table | None = None
+        self._held: PointColumns | None = None
         self._place: NDArray[np.float64] = np.empty(0)
         self._origin: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
@@ -106,7 +106,7 @@ class Shuffler:
         if self._disorder.in_runs_or_part:
             self._more_bits.words(ticks * self._series * 3)
 
-    def push(self, table: Table) -> Table:
+    def push(self, table: PointColumns) -> PointColumns:
         """Add the rows of some whole ticks and return the rows that are due for sending."""
         disorder, series = self._disorder, self._series
         # Four numbers per row: whether it is missing, how and by how much it is displaced, whether it is sent twice.
@@ -134,7 +134,7 @@ class Shuffler:
         )
 
     def _in_runs_or_part(
-        self, table: Table, place: NDArray[np.float64], origin: NDArray[np.int64]
+        self, table: PointColumns, place: NDArray[np.float64], origin: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
         """Move the places of runs that are held back, empty fields, and return a mask of the rows that are not lost."""
         disorder, series = self._disorder, self._series
@@ -151,7 +151,7 @@ class Shuffler:
                 table.fields[name] = np.where(lacks, np.nan, table.fields[name])
         return how >= disorder.lost
 
-    def flush(self) -> Table | None:
+    def flush(self) -> PointColumns | None:
         """Return the rows that are still held back; None if no row was ever added."""
         if self._held is None:
             return None
@@ -160,12 +160,12 @@ class Shuffler:
 
     def _release(
         self,
-        table: Table,
+        table: PointColumns,
         place: NDArray[np.float64],
         origin: NDArray[np.int64],
         *,
         before: float,
-    ) -> Table:
+    ) -> PointColumns:
         if self._held is not None:
             table = join([self._held, table])
             place = np.concatenate([self._place, place])

@@ -230,7 +230,7 @@ class Lazy:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class TickCount:
     """The number of ticks since the world began."""
 
     names: tuple[str, ...]

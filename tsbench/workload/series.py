@@ -28,7 +28,7 @@ _NO_ROWS = np.empty(0, dtype=np.intp)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class PointColumns:
     """Columns of equal length: `time_ns` (UTC), `series` (numbers of series in the world), and the fields by name."""
 
     time_ns: NDArray[np.int64]
@@ -38,17 +38,17 @@ class Table:
     def __len__(self) -> int:
         return len(self.time_ns)
 
-    def take(self, chosen: slice | NDArray[Any]) -> Table:
+    def take(self, chosen: slice | NDArray[Any]) -> PointColumns:
         """Return the rows that a slice, mask or array of indices selects."""
         columns = {name: column[chosen] for name, column in self.fields.items()}
-        return Table(self.time_ns[chosen], self.series[chosen], columns)
+        return PointColumns(self.time_ns[chosen], self.series[chosen], columns)
 
 
-def join(tables: Sequence[Table]) -> Table:
+def join(tables: Sequence[PointColumns]) -> PointColumns:
     """Concatenate the rows of tables with equal columns; a single table is returned as it is."""
     if len(tables) == 1:
         return tables[0]
-    return Table(
+    return PointColumns(
         np.concatenate([table.time_ns for table in tables]),
         np.concatenate([table.series for table in tables]),
         {name: np.concatenate([table.fields[name] for table in tables]) for name in tables[0].fields},
@@ -66,9 +66,9 @@ def merge_batches(batches: Sequence[Batch]) -> Batch:
     )
 
 
-def cut(tables: Iterator[Table], rows: int) -> Iterator[Table]:
+def cut(tables: Iterator[PointColumns], rows: int) -> Iterator[PointColumns]:
     """Yield the same rows in tables of `rows` rows each; the last one may have fewer."""
-    pending: list[Table] = []
+    pending: list[PointColumns] = []
     missing = rows
     for table in tables:
         start = 0
@@ -87,7 +87,7 @@ def cut(tables: Iterator[Table], rows: int) -> Iterator[Table]:
         yield join(pending)
 
 
-def _joined_out(tables: list[Table]) -> Table:
+def _joined_out(tables: list[PointColumns]) -> PointColumns:
     """Join the tables of a list and empty the list."""
     whole = join(tables)
     tables.clear()

@@ -12,7 +12,7 @@ from tsbench.model import Batch, Codes
 from tsbench.text import suggestion
 from tsbench.workload.disorder import Disorder, Shuffler
 from tsbench.workload.random_numbers import Bits
-from tsbench.workload.series import FieldSimulator, Table, cut
+from tsbench.workload.series import FieldSimulator, PointColumns, cut
 from tsbench.workload.use_cases import USE_CASES
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class World:
 
     def _tables(
         self, layout: Layout, streams: Sequence[int], points: int, first_tick: int, last_tick: int | None
-    ) -> Iterator[Table]:
+    ) -> Iterator[PointColumns]:
         """Yield one measurement's rows of some streams, some ticks at a time, in the order in which they are sent."""
         spec = self.spec
         shares = [np.arange(stream, spec.scale, spec.streams, dtype=np.int32) for stream in streams]
@@ -253,9 +253,9 @@ class World:
 
     def _table(
         self, simulator: FieldSimulator, shuffler: Shuffler | None, series: NDArray[np.int32], tick: int, ticks: int
-    ) -> Table:
+    ) -> PointColumns:
         times = self.time_ns(tick) + np.arange(ticks) * self.spec.interval_ns
-        table = Table(np.repeat(times, len(series)), np.tile(series, ticks), simulator.advance(ticks))
+        table = PointColumns(np.repeat(times, len(series)), np.tile(series, ticks), simulator.advance(ticks))
         return table if shuffler is None else shuffler.push(table)
 
     def _bits(self, purpose: int, *names: str, stream: int = 0) -> Bits:

@@ -57,11 +57,11 @@ def pieces(directory: Path) -> Iterator[dict[str, Any]]:
                 yield {"name": name, "data": zlib.compress(data)}
 
 
-class Refused(Exception):  # noqa: N818 - a worker's files are refused
+class RefusedFile(Exception):  # noqa: N818 - a worker's files are refused
     """Raised for files of a worker that the master does not accept: one line that names the worker."""
 
 
-class Inbox:
+class FileInbox:
     """The master's store for the files of its workers, with a size limit.
 
     A worker must not fill the master's disk or memory; what its files hold is read within `results.limits`.
@@ -85,7 +85,7 @@ class Inbox:
             return
         try:
             name, data = self._checked(worker, message)
-        except Refused:
+        except RefusedFile:
             self._refused.add(worker)
             for ending in _ENDINGS:
                 (self._directory / ending.format(worker)).unlink(missing_ok=True)
@@ -97,19 +97,21 @@ class Inbox:
     def _checked(self, worker: str, message: Mapping[str, Any]) -> tuple[str, bytes]:
         name, packed = str(message.get("name")), message.get("data")
         if name not in [ending.format(worker) for ending in _ENDINGS]:
-            raise Refused(f"{worker} sent a file called {name[:100]!r}; its files are not taken")
+            raise RefusedFile(f"{worker} sent a file called {name[:100]!r}; its files are not taken")
         unpacker = zlib.decompressobj()
         try:
             data = unpacker.decompress(packed if isinstance(packed, bytes) else b"", PIECE_BYTES + 1)
         except zlib.error as error:
-            raise Refused(f"{worker} sent a piece of {name} that cannot be unpacked ({error})") from None
+            raise RefusedFile(f"{worker} sent a piece of {name} that cannot be unpacked ({error})") from None
         if len(data) > PIECE_BYTES or not unpacker.eof:
-            raise Refused(
+            raise RefusedFile(
                 f"{worker} sent a piece of {name} with more than {format_size(PIECE_BYTES)}, or a part of one"
             )
         if self._received.get(name, 0) + len(data) > self._file_bytes:
-            raise Refused(f"{worker} sent more than {format_size(self._file_bytes)} of {name}; make the test shorter")
+            raise RefusedFile(
+                f"{worker} sent more than {format_size(self._file_bytes)} of {name}; make the test shorter"
+            )
         if sum(self._received.values()) + len(data) > self._total_bytes:
             limit = format_size(self._total_bytes)
-            raise Refused(f"{worker} sent {name} after {limit} of all workers' files; make the test shorter")
+            raise RefusedFile(f"{worker} sent {name} after {limit} of all workers' files; make the test shorter")
         return name, data

@@ -78,7 +78,7 @@ class MasterProtocol:
         self._pids: dict[str, int] = {}
         self._watcher: gevent.Greenlet | None = None
         self._refused: dict[str, str] = runner.server.refused  # type: ignore[attr-defined] # of `encryption`
-        self._inbox: files.Inbox | None = None
+        self._inbox: files.FileInbox | None = None
         listeners: dict[str, Callable[..., None]] = {
             PONG: self._on_pong,
             READY: self._on_ready,
@@ -111,7 +111,7 @@ class MasterProtocol:
                 f"{len(clients)} workers cannot share {streams} streams of series; use {streams} workers at most, "
                 "or raise world.streams and world.scale (--scale): a stream has one series at least"
             )
-        self._inbox = files.Inbox(run.directory)
+        self._inbox = files.FileInbox(run.directory)
         self.workers = {}
         self.drained.clear()
         self._drained_workers.clear()
@@ -241,7 +241,7 @@ class MasterProtocol:
         if worker is not None and self._inbox is not None:
             try:
                 self._inbox.receive(worker.share.name, msg.data)
-            except files.Refused as error:
+            except files.RefusedFile as error:
                 logger.error("tsbench: %s", error)  # noqa: TRY400 - one line, no traceback
 
     def _on_stopped(self, msg: Any, **_: Any) -> None:

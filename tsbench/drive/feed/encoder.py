@@ -50,14 +50,14 @@ SENT_BYTES = 32 * 1024
 """Size of several bursts at which they are sent; a pipe holds twice as much, or more."""
 
 
-class Job(NamedTuple):
+class EncoderJob(NamedTuple):
     """The data of a load process: the specification of the run as JSON, and the streams that the process owns."""
 
     spec: Mapping[str, Any]
     streams: tuple[int, ...]
 
 
-class Wanted(NamedTuple):
+class WantedWrites(NamedTuple):
     """A request for the next writes of one kind: `bursts` bursts of at most `most` writes."""
 
     points: int
@@ -247,14 +247,14 @@ def serve(incoming: int, outgoing: int) -> None:
                 return
 
 
-def _begin(job: Job) -> WriteStreams:
+def _begin(job: EncoderJob) -> WriteStreams:
     streams = WriteStreams.of(RunSpec.model_validate(job.spec), job.streams)
     gc.collect()
     gc.freeze()
     return streams
 
 
-def _answer(streams: WriteStreams, wanted: Wanted, outgoing: int) -> None:
+def _answer(streams: WriteStreams, wanted: WantedWrites, outgoing: int) -> None:
     """Send bursts, several in one message, since each message takes the load process 15 us."""
     ready: list[bytes] = []
     for left in reversed(range(wanted.bursts)):

@@ -16,7 +16,7 @@ from gevent.lock import RLock
 from gevent.monkey import get_original
 from gevent.os import make_nonblocking, nb_read
 
-from tsbench.drive.feed.encoder import FAILED, READY, Burst, Frame, Inbox, Job, Wanted, framed
+from tsbench.drive.feed.encoder import FAILED, READY, Burst, EncoderJob, Frame, Inbox, WantedWrites, framed
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers.children import PIPE_BYTES, Child, program
 from tsbench.targets.base import Payload
@@ -112,7 +112,7 @@ class PayloadQueue:
 
     def __init__(self, spec: RunSpec, streams: Sequence[int], failed: Callable[[str], None]) -> None:
         self.encode_ns = 0
-        self._job = Job(spec.model_dump(mode="json", by_alias=True), tuple(streams))
+        self._job = EncoderJob(spec.model_dump(mode="json", by_alias=True), tuple(streams))
         self._block_points, self._failed = spec.block_points, failed
         self._kinds: dict[tuple[int, WriteMode], _Kind] = {}
         self._requested: deque[_Kind] = deque()
@@ -190,7 +190,7 @@ class PayloadQueue:
         if bursts:
             kind.pending += bursts
             self._requested.extend(repeat(kind, bursts))
-            self._send(Wanted(kind.points, kind.mode.value, kind.size, bursts))
+            self._send(WantedWrites(kind.points, kind.mode.value, kind.size, bursts))
 
     # --- the encoder --------------------------------------------------------------------------------------------------
 
@@ -275,7 +275,7 @@ class PayloadQueue:
             kind.ended = True
         kind.arrived.set()
 
-    def _send(self, message: Job | Wanted) -> None:
+    def _send(self, message: EncoderJob | WantedWrites) -> None:
         if self._encoder is not None:
             with suppress(BrokenPipeError):  # it has ended: whoever reads finds its last message
                 os.write(self._encoder.outgoing, framed(message))

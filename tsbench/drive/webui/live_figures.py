@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tsbench.measure.bottleneck import LoadProfile, limited_by
 from tsbench.measure.hist import Histogram, SparseHistogram, values_needed
 from tsbench.measure.live import gates_now
-from tsbench.measure.merge import PERCENTS, OpCounts, SelfObservation, Window
+from tsbench.measure.merge import PERCENTS, OpCounts, SelfObservation, WindowTotals
 from tsbench.measure.recorder import LATENESS, TIMES
 from tsbench.measure.seconds import COUNTS
 from tsbench.results.limits import LIMITS
@@ -142,7 +142,7 @@ class Figures:
     def begin(self, test: str) -> None:
         """Start a new test; updates of other tests are ignored from now on."""
         self.test = test
-        self.window = Window()
+        self.window = WindowTotals()
         """The measured window, whose start is set once it is known; before, all seconds are in it."""
         self.verdict: tuple[str, Limit | None] | None = None
         """The limit of a test that was checked, and the part `limit` of its summary: of the whole measured window."""

@@ -88,7 +88,7 @@ def _attach(test: str, process: LoadProcess) -> Updates:
     return updates
 
 
-class Test(Protocol):
+class TestFace(Protocol):
     """The test of a bare Locust, as its page needs it."""
 
     run_time_s: float | None
@@ -109,7 +109,7 @@ class Test(Protocol):
 class WebPage:
     """tsbench's part of the web UI: keeps the figures of the test and serves them."""
 
-    def __init__(self, environment: Environment, coordinator: Coordinator, test: Test) -> None:
+    def __init__(self, environment: Environment, coordinator: Coordinator, test: TestFace) -> None:
         self._runner: Any = environment.runner
         self._coordinator, self._test = coordinator, test
         self._master = environment.runner if isinstance(environment.runner, MasterRunner) else None

@@ -21,7 +21,7 @@ KEYS = [name.replace(".", "") for name in PERCENTS]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TabTable:
     """The table of one tab; `rows` takes the figures and the number of users."""
 
     key: str
@@ -112,13 +112,13 @@ def _digits(number: float) -> float:
 
 
 TABLES = (
-    Table(
+    TabTable(
         "latency",
         "Latency",
         {"op": "Op", "kind": "Time", "count": "# Ops", **{k: f"{n} (ms)" for k, n in zip(KEYS, PERCENTS, strict=True)}},
         latency_rows,
     ),
-    Table(
+    TabTable(
         "writes",
         "Writes",
         {
@@ -133,7 +133,7 @@ TABLES = (
         },
         write_rows,
     ),
-    Table(
+    TabTable(
         "host",
         "Host",
         {

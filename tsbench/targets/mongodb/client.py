@@ -49,7 +49,7 @@ _open: dict[tuple[Any, ...], tuple[pymongo.MongoClient[dict[str, Any]], int]] = 
 """The clients of this process, and the number of each one's sessions."""
 
 
-class Shared:
+class SharedClient:
     """A session's share of its endpoint's client, of which the process has one however many sessions use it."""
 
     def __init__(self, endpoint: MongodbEndpoint, password: str | None) -> None:

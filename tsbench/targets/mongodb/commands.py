@@ -31,7 +31,7 @@ _CAUSES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class CommandPiece:
     """Encoded documents of one command, and the batch's points that they have.
 
     A point has `documents_each` documents in a row, the first piece's row is `first_row`. Where documents have several
@@ -83,7 +83,7 @@ class Piece:
         )  # fmt: skip
 
 
-def in_part(error: OpError, pieces: Sequence[Piece], number: int) -> OpError:
+def in_part(error: OpError, pieces: Sequence[CommandPiece], number: int) -> OpError:
     """Return the error of a write whose piece `number` met that error; the pieces before it are stored, none after."""
     before = sum(piece.points for piece in pieces[:number])
     stored = before + (error.acknowledged if isinstance(error, PartialWrite) else 0)

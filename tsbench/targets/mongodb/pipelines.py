@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Aggregate, Measurement, Query
 
-Stage: TypeAlias = "dict[str, Any]"
+PipelineStage: TypeAlias = "dict[str, Any]"
 Read: TypeAlias = Raw | Bucketed | Grouped | Latest | LatestBuckets
 _DAY_MS = 86_400_000
 VALUES = "point_values"
@@ -56,11 +56,11 @@ class Pipeline:
         """Return the name of the collection that has a measurement's points."""
         return measurement.name
 
-    def points(self, query: Read, window: Stage, more: Stage) -> list[Stage]:
+    def points(self, query: Read, window: PipelineStage, more: PipelineStage) -> list[PipelineStage]:
         """Return the stages for a query's points in a window, with more conditions on their fields."""
         return [{"$match": {**({TIME: window} if window else {}), **among(query), **more}}]
 
-    def values(self, query: Read, window: Stage) -> list[Stage]:
+    def values(self, query: Read, window: PipelineStage) -> list[PipelineStage]:
         """Return the stages for what a query aggregates in a window."""
         return self.points(query, window, {})
 
@@ -68,7 +68,7 @@ class Pipeline:
         """Return the expression for a field's value in what `values` returns."""
         return f"${plain(field)}"
 
-    def latest(self, query: Latest) -> list[Stage]:
+    def latest(self, query: Latest) -> list[PipelineStage]:
         """Return the stages for the newest point of every series.
 
         A sort before $first is what MongoDB turns into one look-up per series where an index has that order.
@@ -82,21 +82,21 @@ class Pipeline:
         order = {"$sort": {key_path(m): 1, TIME: -1}}
         return [*chosen, order, {"$group": group}, named({TIME: "$t", key: "$_id"}, query.fields)]
 
-    def count(self, measurement: Measurement) -> list[Stage]:
+    def count(self, measurement: Measurement) -> list[PipelineStage]:
         """Return the stages that count points."""
         return [{"$count": "points"}]
 
-    def stored(self, query: Stored) -> list[Stage]:
+    def stored(self, query: Stored) -> list[PipelineStage]:
         """Return the stages for whole documents; one without a time lies before every other."""
         return [*within(TIME, query), *limited(query)]
 
     # --- the queries
 
-    def _aggregated(self, query: Bucketed | Grouped) -> list[Stage]:
+    def _aggregated(self, query: Bucketed | Grouped) -> list[PipelineStage]:
         m = query.measurement
         by: Any = _bucket(query.bucket_ns)
-        names: Stage = {TIME: "$_id"}
-        order: Stage = {"_id": 1}
+        names: PipelineStage = {TIME: "$_id"}
+        order: PipelineStage = {"_id": 1}
         if isinstance(query, Grouped) and m.key is not None:
             by = {"t": by, "k": f"${key_path(m)}"}
             names = {TIME: "$_id.t", m.key: "$_id.k"}
@@ -104,7 +104,7 @@ class Pipeline:
         values = self.values(query, _window(query))
         return [*values, self._group(by, query.fields, query.aggregate), {"$sort": order}, named(names, query.fields)]
 
-    def _latest_buckets(self, query: LatestBuckets) -> list[Stage]:
+    def _latest_buckets(self, query: LatestBuckets) -> list[PipelineStage]:
         return [
             *self.values(query, _before(query)),
             self._group(_bucket(query.bucket_ns), query.fields, query.aggregate),
@@ -113,7 +113,7 @@ class Pipeline:
             named({TIME: "$_id"}, query.fields),
         ]
 
-    def _group(self, by: Any, fields: Sequence[str], aggregate: Aggregate) -> Stage:
+    def _group(self, by: Any, fields: Sequence[str], aggregate: Aggregate) -> PipelineStage:
         """Return the stage that aggregates fields; their names are numbers, since a name of a group has no dots."""
         return {"$group": {"_id": by, **{f"f{i}": self._aggregate(aggregate, f) for i, f in enumerate(fields)}}}
 
@@ -123,7 +123,7 @@ class Pipeline:
         return {"$avg" if aggregate == "mean" else f"${aggregate}": self.value(field)}
 
 
-def statement(collection: str, stages: Sequence[Stage], *stored: Stored) -> Statement:
+def statement(collection: str, stages: Sequence[PipelineStage], *stored: Stored) -> Statement:
     """Return a pipeline as a statement, and with a query for whole documents, as which they are read."""
     text = ",\n  ".join(json.dumps(stage, default=_shown, ensure_ascii=False) for stage in stages)
     return Statement(
@@ -144,7 +144,7 @@ def plain(name: str) -> str:
     return name
 
 
-def among(query: Read, path: str = "") -> Stage:
+def among(query: Read, path: str = "") -> PipelineStage:
     """Return the condition for the series of a query; `path` is where their key is, by default in the tags."""
     keys, m = getattr(query, "keys", None), query.measurement
     return {} if keys is None or m.key is None else {path or key_path(m): {"$in": list(keys)}}
@@ -155,12 +155,12 @@ def key_path(m: Measurement) -> str:
     return "" if m.key is None else f"{TAGS}.{plain(m.key)}"
 
 
-def named(names: Mapping[str, Any], fields: Sequence[str]) -> Stage:
+def named(names: Mapping[str, Any], fields: Sequence[str]) -> PipelineStage:
     """Return the stage that names the columns of a group."""
     return {"$project": {"_id": 0, **names, **{field: f"$f{i}" for i, field in enumerate(fields)}}}
 
 
-def within(path: str, query: Stored) -> list[Stage]:
+def within(path: str, query: Stored) -> list[PipelineStage]:
     """Return the stage for the times of a query; without a start, also for what has none or no date as one."""
     bounds = {name: bound for name, bound in (("$gte", query.start_ns), ("$lt", query.end_ns)) if bound is not None}
     if not bounds:
@@ -175,7 +175,7 @@ def within(path: str, query: Stored) -> list[Stage]:
     ]
 
 
-def limited(query: Stored) -> list[Stage]:
+def limited(query: Stored) -> list[PipelineStage]:
     """Return the stage for the limit of a query, if it has one."""
     return [] if query.limit is None else [{"$limit": query.limit}]
 
@@ -188,7 +188,7 @@ def bound_of(time_ns: int) -> datetime:
 _COMPARISONS = {">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte", "=": "$eq"}
 
 
-def _where(query: Raw) -> Stage:
+def _where(query: Raw) -> PipelineStage:
     """Return the conditions on fields; several on one field stand together."""
     conditions: dict[str, dict[str, float]] = {}
     for one in query.where:
@@ -196,15 +196,15 @@ def _where(query: Raw) -> Stage:
     return conditions
 
 
-def _window(query: Raw | Bucketed | Grouped) -> Stage:
+def _window(query: Raw | Bucketed | Grouped) -> PipelineStage:
     return {"$gte": bound_of(query.window.start_ns), "$lt": bound_of(query.window.end_ns)}
 
 
-def _before(query: Latest | LatestBuckets) -> Stage:
+def _before(query: Latest | LatestBuckets) -> PipelineStage:
     return {} if query.before_ns is None else {"$lt": bound_of(query.before_ns)}
 
 
-def _projection(m: Measurement, fields: Iterable[str]) -> Stage:
+def _projection(m: Measurement, fields: Iterable[str]) -> PipelineStage:
     """Return the stage that leaves the columns of an answer."""
     key = {} if m.key is None else {plain(m.key): f"${key_path(m)}"}
     return {"$project": {"_id": 0, TIME: f"${TIME}", **key, **{f: f"${plain(f)}" for f in fields}}}
@@ -234,13 +234,13 @@ class ValuePipeline(Pipeline):
     def collection(self, measurement: Measurement) -> str:
         return VALUES
 
-    def values(self, query: Read, window: Stage) -> list[Stage]:
+    def values(self, query: Read, window: PipelineStage) -> list[PipelineStage]:
         return [_of(query, window, query.fields)]
 
     def value(self, field: str) -> Any:
         return {"$cond": [{"$eq": [f"${FIELD}", plain(field)]}, f"${VALUE}", None]}
 
-    def points(self, query: Read, window: Stage, more: Stage) -> list[Stage]:
+    def points(self, query: Read, window: PipelineStage, more: PipelineStage) -> list[PipelineStage]:
         m = query.measurement
         where = [one.field for one in query.where] if isinstance(query, Raw) else []
         fields = dict.fromkeys([*query.fields, *where])
@@ -250,7 +250,7 @@ class ValuePipeline(Pipeline):
         return [_of(query, window, list(fields)), *_rows(by, list(fields)), {"$project": {"_id": 0, **rows}},
                 *([{"$match": more}] if more else [])]  # fmt: skip
 
-    def latest(self, query: Latest) -> list[Stage]:
+    def latest(self, query: Latest) -> list[PipelineStage]:
         """Return the stages for the newest value of every series and field, which are those of one point.
 
         Of two points at the same time, their numbers decide for all fields alike.
@@ -272,7 +272,7 @@ class ValuePipeline(Pipeline):
             named({TIME: "$t", **({m.key: "$_id"} if m.key else {})}, query.fields),
         ]
 
-    def count(self, measurement: Measurement) -> list[Stage]:
+    def count(self, measurement: Measurement) -> list[PipelineStage]:
         """Return the stages that count points: as many as the rarest field has values."""
         each = {
             f"f{i}": {"$sum": {"$cond": [{"$eq": [f"${FIELD}", name]}, 1, 0]}}
@@ -285,12 +285,12 @@ class ValuePipeline(Pipeline):
             {"$project": {"_id": 0, "points": rarest}},
         ]
 
-    def stored(self, query: Stored) -> list[Stage]:
+    def stored(self, query: Stored) -> list[PipelineStage]:
         of_points = None if query.limit is None else replace(query, limit=query.limit * len(query.measurement.fields))
         return [{"$match": {MEASUREMENT: query.measurement.name}}, *within(TIME, query), *limited(of_points or query)]
 
 
-def _of(query: Read, window: Stage, fields: Sequence[str]) -> Stage:
+def _of(query: Read, window: PipelineStage, fields: Sequence[str]) -> PipelineStage:
     """Return the stage for the values of some fields."""
     times = {TIME: window} if window else {}
     return {
@@ -298,7 +298,7 @@ def _of(query: Read, window: Stage, fields: Sequence[str]) -> Stage:
     }
 
 
-def _rows(by: Stage, fields: Sequence[str]) -> list[Stage]:
+def _rows(by: PipelineStage, fields: Sequence[str]) -> list[PipelineStage]:
     """Return the stages that put values together: one document with an array `rows` per point.
 
     Points of a series at the same time differ in their numbers; those of the same number have the same values.
@@ -320,14 +320,14 @@ def _rows(by: Stage, fields: Sequence[str]) -> list[Stage]:
     ]
 
 
-def _row_values(fields: Sequence[str]) -> Stage:
+def _row_values(fields: Sequence[str]) -> PipelineStage:
     return {field: {"$arrayElemAt": ["$rows", i]} for i, field in enumerate(fields)}
 
 
 class HourPipeline(Pipeline):
     """The compiler for one document per series and hour, whose points are named by their ms of the hour."""
 
-    def points(self, query: Read, window: Stage, more: Stage) -> list[Stage]:
+    def points(self, query: Read, window: PipelineStage, more: PipelineStage) -> list[PipelineStage]:
         hours = {**window}
         if "$gte" in window:
             hours["$gte"] = window["$gte"].replace(minute=0, second=0, microsecond=0)
@@ -337,19 +337,19 @@ class HourPipeline(Pipeline):
         newest = _newest(query.measurement) if isinstance(query, Latest) and not window else []
         return [{"$match": chosen}, *newest, *_UNWOUND, *([{"$match": wanted}] if wanted else [])]
 
-    def count(self, measurement: Measurement) -> list[Stage]:
+    def count(self, measurement: Measurement) -> list[PipelineStage]:
         return [
             {"$project": {"n": {"$size": {"$objectToArray": f"${POINTS}"}}}},
             {"$group": {"_id": None, "points": {"$sum": "$n"}}},
         ]
 
-    def stored(self, query: Stored) -> list[Stage]:
+    def stored(self, query: Stored) -> list[PipelineStage]:
         """Return the stages for the whole hours that have points in a query's time; its limit is the reader's."""
         first = None if query.start_ns is None else query.start_ns // HOUR_NS * HOUR_NS
         return within(HOUR_PATH, replace(query, start_ns=first))
 
 
-def _newest(m: Measurement) -> list[Stage]:
+def _newest(m: Measurement) -> list[PipelineStage]:
     """Return the stages that leave the newest hour of every series: one look-up each where MongoDB has an index for it.
 
     With all hours the newest rows of 32 series with 33 hours took FerretDB 0.11 to 0.28 s instead of 0.01 s.
@@ -360,7 +360,7 @@ def _newest(m: Measurement) -> list[Stage]:
     return [{"$sort": {KEY_PATH: 1, HOUR_PATH: -1}}, {"$group": {"_id": f"${KEY_PATH}", **first}}]
 
 
-_UNWOUND: list[Stage] = [
+_UNWOUND: list[PipelineStage] = [
     {"$project": {TAGS: 1, POINTS: {"$objectToArray": f"${POINTS}"}}},
     {"$unwind": f"${POINTS}"},
     {"$replaceRoot": {"newRoot": {"$mergeObjects": [{TAGS: f"${TAGS}"}, f"${POINTS}.v"]}}},

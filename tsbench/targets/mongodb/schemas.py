@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tsbench.encode import bson_columns, bson_hours
 from tsbench.encode.bson_columns import MEASUREMENT, TIME
 from tsbench.targets.base import Operation, Payload, Schema, Statement, expect_all_fields, expressible
-from tsbench.targets.mongodb.commands import MAX_BYTES, MAX_DOCUMENTS, Piece
+from tsbench.targets.mongodb.commands import MAX_BYTES, MAX_DOCUMENTS, CommandPiece
 from tsbench.targets.mongodb.pipelines import (
     HOUR_PATH,
     KEY_PATH,
@@ -123,15 +123,15 @@ class DocumentSchema(Schema):
     def _text(self, batch: Batch) -> str:
         return f"{self.verb} {self.pipeline.collection(batch.measurement)}"
 
-    def _pieces(self, batch: Batch) -> Iterator[Piece]:
+    def _pieces(self, batch: Batch) -> Iterator[CommandPiece]:
         """Yield the commands of a batch that is one write."""
         return _pieces(self._documents(batch), self._documents_each(batch))
 
-    def _writes(self, batch: Batch, points: int) -> Iterator[Sequence[Piece]]:
+    def _writes(self, batch: Batch, points: int) -> Iterator[Sequence[CommandPiece]]:
         """Yield the commands of writes of `points` points each."""
         documents, each = self._documents(batch), self._documents_each(batch)
         if points == 1:
-            return ([Piece(one, each, 1, 0, each)] for one in documents)
+            return ([CommandPiece(one, each, 1, 0, each)] for one in documents)
         return ([*_pieces(groups, each)] for groups in documents.cut(points))
 
     def _documents(self, batch: Batch) -> Assembled:
@@ -185,35 +185,35 @@ class HourSchema(DocumentSchema):
     def _indexes(self, m: Measurement) -> Sequence[Mapping[str, int]]:
         return [{HOUR_PATH: 1}, *([{KEY_PATH: 1, HOUR_PATH: -1}] if m.key else [])]
 
-    def _pieces(self, batch: Batch) -> Iterator[Piece]:
+    def _pieces(self, batch: Batch) -> Iterator[CommandPiece]:
         pieces, first = bson_hours.hours(batch), 0
         for piece in pieces.documents.cut_by_size(MAX_DOCUMENTS, MAX_BYTES):
             data, updates = piece.data, len(piece)
             bounds = pieces.bounds[first : first + updates + 1]
             rows = pieces.rows[bounds[0] : bounds[-1]]
             if len(batch) == 1:
-                yield Piece(data, 1, 1)
+                yield CommandPiece(data, 1, 1)
             else:
-                yield Piece(data, updates, len(rows), rows=rows.tolist(), bounds=(bounds - bounds[0]).tolist())
+                yield CommandPiece(data, updates, len(rows), rows=rows.tolist(), bounds=(bounds - bounds[0]).tolist())
             first += updates
 
-    def _writes(self, batch: Batch, points: int) -> Iterator[Sequence[Piece]]:
+    def _writes(self, batch: Batch, points: int) -> Iterator[Sequence[CommandPiece]]:
         if points == 1:
             updates = bson_hours.hours(batch, apart=True)
-            return ([Piece(one, 1, 1)] for one in updates.documents)
+            return ([CommandPiece(one, 1, 1)] for one in updates.documents)
         # Which points share a document depends on where a write ends.
         return ([*self._pieces(batch.rows(i, i + points))] for i in range(0, len(batch), points))
 
 
-def _pieces(documents: Assembled, each: int) -> Iterator[Piece]:
+def _pieces(documents: Assembled, each: int) -> Iterator[CommandPiece]:
     """Yield the commands of points that have `each` documents."""
     first = 0
     for piece in documents.cut_by_size(MAX_DOCUMENTS // each, MAX_BYTES):
-        yield Piece(piece.data, len(piece) * each, len(piece), first, each)
+        yield CommandPiece(piece.data, len(piece) * each, len(piece), first, each)
         first += len(piece)
 
 
-def _payload(mode: WriteMode, batch: Batch, text: str, pieces: Sequence[Piece]) -> Payload:
+def _payload(mode: WriteMode, batch: Batch, text: str, pieces: Sequence[CommandPiece]) -> Payload:
     points, size = sum(piece.points for piece in pieces), sum(len(piece.data) for piece in pieces)
     return Payload(mode, batch.measurement.name, text, pieces, points, size)
 

@@ -16,7 +16,7 @@ from tsbench.model import OTHERS, OpError, Outcome, Rows
 from tsbench.targets import credentials
 from tsbench.targets.base import Inventory, ServerObject, Statement
 from tsbench.targets.mongodb import counters, explain
-from tsbench.targets.mongodb.client import Shared, answering, await_server, connecting
+from tsbench.targets.mongodb.client import SharedClient, answering, await_server, connecting
 from tsbench.targets.mongodb.commands import YES, durability, failed, in_part, majority_journals
 from tsbench.targets.mongodb.documents import OPTIONS, READERS, is_like_ours
 from tsbench.targets.mongodb.pipelines import VALUES
@@ -54,7 +54,7 @@ def connect(
 ) -> MongodbSession:
     """Open a session on MongoDB, or on a server that speaks its protocol, as `Target.connect` says."""
     with connecting(of.url):
-        shared = Shared(of, credentials.read_for(of.url, "TSBENCH_PASSWORD"))
+        shared = SharedClient(of, credentials.read_for(of.url, "TSBENCH_PASSWORD"))
         try:
             with pymongo.timeout(connect_timeout_s):
                 await_server(shared.client, connect_timeout_s)
@@ -82,7 +82,7 @@ class MongodbSession(NetworkSession[Messages]):
         self,
         of: MongodbEndpoint,
         schema: DocumentSchema,
-        shared: Shared,
+        shared: SharedClient,
         about: Mapping[str, Any],
         timeout_s: float,
         waiter: NewWaiter | None,

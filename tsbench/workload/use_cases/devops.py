@@ -15,7 +15,7 @@ import numpy as np
 from tsbench.model import Field, Kind
 from tsbench.units import NS_PER_S
 from tsbench.workload.layout import Layout, Tag, UseCase
-from tsbench.workload.processes import Choice, Clock, Fixed, Normal, Steady, Uniform, Walk
+from tsbench.workload.processes import Choice, Fixed, Normal, Steady, TickCount, Uniform, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -301,7 +301,7 @@ def _redis(rates: Walk, large: Walk, memory: Walk, gauges: Walk, ratio: Walk) ->
         "redis",
         _ints(*REDIS_FIELDS),
         (
-            Clock(("uptime_in_seconds",)),
+            TickCount(("uptime_in_seconds",)),
             _counter(("total_connections_received",), 5.0),
             _counter(REDIS_KEYS, 50.0),
             rates,
