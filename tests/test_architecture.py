@@ -322,3 +322,21 @@ def test_no_function_has_more_than_60_lines() -> None:
         and node.end_lineno - node.lineno >= 60
     ]
     assert long == []
+
+
+def names_with_several_meanings() -> dict[str, list[str]]:
+    """Return the public names of classes and type aliases that stand in several modules, with these."""
+    places: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in tree_of(path).body:
+            is_alias = isinstance(node, ast.AnnAssign) and "TypeAlias" in ast.unparse(node.annotation)
+            name = node.name if isinstance(node, ast.ClassDef) else ast.unparse(node.target) if is_alias else ""  # type: ignore[attr-defined]
+            if name and not name.startswith("_"):
+                places.setdefault(name, []).append(module)
+    return {name: modules for name, modules in places.items() if len(modules) > 1}
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    assert names_with_several_meanings().keys() <= {
+        "Connection", "Difference", "Limits", "Manifest", "Part", "Window",
+    }, "give the new class another name"  # fmt: skip

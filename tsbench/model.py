@@ -173,7 +173,7 @@ class _OfBuckets(_OfFields):
     keys: tuple[str, ...] | None = None
 
 
-Comparison: TypeAlias = Literal[">", ">=", "<", "<=", "="]
+Comparator: TypeAlias = Literal[">", ">=", "<", "<=", "="]
 _COMPARE: dict[str, Callable[[Any, float], Any]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq,
 }  # fmt: skip
@@ -184,7 +184,7 @@ class Condition:
     """A condition on a field of a row, such as `temp > 80`."""
 
     field: str
-    comparison: Comparison
+    comparison: Comparator
     value: float
 
     def holds(self, values: Any) -> Any:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.cli.support import complaint, says
 from tsbench.cli.main import main
 from tsbench.errors import UserMistake
-from tsbench.model import Comparison, Kind, Window
+from tsbench.model import Comparator, Kind, Window
 from tsbench.scenario.parts import WorldPart
 from tsbench.scenario.spec import RunSpec, Scenario
 from tsbench.scenario.use_case import UseCaseFile, read_use_case, resolved
@@ -158,7 +158,7 @@ query = "open-valves"
 [[op]]
 query = "last-buckets"
 """
-COMPARISONS = get_args(Comparison)
+COMPARISONS = get_args(Comparator)
 TARGETS = [
     pytest.param(name, marks=[getattr(pytest.mark, mark)] if mark else [])
     for name, mark in (

@@ -26,7 +26,7 @@ from tsbench.workload.use_cases import USE_CASES
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tsbench.model import Comparison, Query
+    from tsbench.model import Query
     from tsbench.workload.layout import Pick
     from tsbench.workload.processes import Draw, Process
     from tsbench.workload.random_numbers import Floats

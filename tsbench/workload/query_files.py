@@ -14,7 +14,7 @@ from tsbench.model import (
     Aggregate,
     Analysis,
     Bucketed,
-    Comparison,
+    Comparator,
     Condition,
     Grouped,
     Latest,
@@ -167,7 +167,7 @@ def _columns_of(name: Any, columns: Any) -> tuple[str, ...]:
 
 
 def _condition_of(of: Measurement, field: Any, comparison: Any, value: Any) -> Condition:
-    if field not in of.field_names or comparison not in get_args(Comparison) or type(value) not in {int, float}:
+    if field not in of.field_names or comparison not in get_args(Comparator) or type(value) not in {int, float}:
         raise ValueError("where has conditions of a field, a comparison and a number")
     return Condition(field, comparison, value)
 
