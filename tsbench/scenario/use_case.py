@@ -26,7 +26,7 @@ from tsbench.workload.use_cases import USE_CASES
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tsbench.model import Query
+    from tsbench.model import Comparator, Query
     from tsbench.workload.layout import Pick
     from tsbench.workload.processes import Draw, Process
     from tsbench.workload.random_numbers import Floats
@@ -345,7 +345,7 @@ class QueryPart(Part):
 
     def _where(self) -> tuple[Condition, ...]:
         matches = filter(None, map(_CONDITION.fullmatch, self.where))
-        return tuple(Condition(m[1], cast("Comparison", m[2]), float(m[3])) for m in matches)
+        return tuple(Condition(m[1], cast("Comparator", m[2]), float(m[3])) for m in matches)
 
     def _build(self) -> Callable[[Pick], Query]:
         aggregate, fields = self.selected
