@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -205,13 +206,10 @@ def _show(name: str, world: World, lines: Sequence[bytes]) -> None:
 
 
 def world_spec(keys: Mapping[str, Any], resolution_ns: int = 1) -> WorldSpec:
-    """Return the parameters of the world with these keys of [world]; raises UserMistake if one is wrong."""
+    """Return the parameters of the world with these keys of [world]; `World` refuses a wrong form or use case."""
     from tsbench.scenario.parts import WorldPart
 
-    try:
-        return WorldPart.model_validate(keys).spec(resolution_ns)
-    except ValueError as error:
-        raise UserMistake(str(error).splitlines()[0]) from None
+    return replace(WorldPart.model_validate({**keys, "form": "bounded"}).spec(resolution_ns), form=keys["form"])
 
 
 def world_of(
@@ -231,5 +229,6 @@ def world_of(
         "interval": interval_ns,
         "seed": seed,
         "form": form,
+        "streams": 1,
     }
     return {**resolved(keys, Path()), "window": max(0, end_ns - start_ns)}

@@ -320,7 +320,8 @@ class Scenario:
         for key, value in chosen.items():
             with naming(f"matrix.{key}: ", ValueError):
                 matrix.choose(document, key, value)
-        document["world"] = resolved(document.get("world"), self.path.parent)
+        if "world" in document:
+            document["world"] = resolved(document["world"], self.path.parent)
         if matrix.value_at(document, "target.cold") is True:
             document["drive"] = _without_warmup(document.get("drive", {}))
         taken = next((key for key in document if key in INTERNAL), None)
