@@ -522,12 +522,12 @@ from gevent import monkey; monkey.patch_all()
 import sys, time, gevent
 from tests.net.loopback import Loopback
 from tsbench.drive.session_calls import GreenletWaiter
-from tsbench.net.http import (HttpConnection, Place, Request)
+from tsbench.net.http import (HttpConnection, Address, Request)
 def act(peer, asked):
     time.sleep(0.2)
     peer.send(b"HTTP/1.1 204 No Content\\r\\n\\r\\n")
 with Loopback(act) as server:
-    place = Place("127.0.0.1", server.port)
+    place = Address("127.0.0.1", server.port)
     clients = [HttpConnection(place, timeout_s=5, waiter=GreenletWaiter) for _ in range(5)]
     began = time.monotonic()
     gevent.joinall([gevent.spawn(c.send, Request(place, "POST", "/", {}), b"x") for c in clients], raise_error=True)
@@ -546,13 +546,13 @@ def test_how_a_connection_waits_is_its_openers_choice_and_nobody_elses() -> None
 from gevent import monkey; monkey.patch_all()
 from tests.net.loopback import Loopback
 import tsbench.drive.load_process  # must not decide how the connections of others wait
-from tsbench.net.http import HttpConnection, Place, Request
+from tsbench.net.http import HttpConnection, Address, Request
 class Noted:
     def __init__(self, fd): opened.append(self)
     def close(self): pass
 opened = []
 with Loopback(lambda peer, asked: None) as server:
-    place = Place("127.0.0.1", server.port)
+    place = Address("127.0.0.1", server.port)
     connection = HttpConnection(place, timeout_s=60)
     connection.open()
     assert type(connection._wire._waiter).__module__ == "tsbench.net.tcp", connection._wire._waiter

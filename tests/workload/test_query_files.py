@@ -35,6 +35,9 @@ def line(use_case: str, kind: str, **change: Any) -> bytes:
     return orjson.dumps({name: part for name, part in parts.items() if part is not ...})
 
 
+WHERE = "where has conditions of a field"
+
+
 @pytest.mark.parametrize(
     ("use_case", "kind", "change", "words"),
     [
@@ -42,11 +45,29 @@ def line(use_case: str, kind: str, **change: Any) -> bytes:
         ("iot", "last-loc", {"name": "raw-all"}, "there is no analysis 'raw-all' with such columns"),
         ("iot", "last-loc", {"name": 5}, "there is no analysis 5 with such columns"),
         ("iot", "last-loc", {"columns": ["time"]}, "no analysis 'last-loc' with such columns"),
-        ("iot", "last-loc", {"of": 5}, "field and of are texts"),
+        ("iot", "last-loc", {"of": 5}, "of is a text"),
         ("iot", "last-loc", {"of": ...}, "it needs "),
-        ("cpu-only", "high-cpu-1", {"threshold": "9"}, "threshold is no number"),
-        ("cpu-only", "high-cpu-1", {"threshold": True}, "threshold is no number"),
-        ("cpu-only", "high-cpu-1", {"field": None}, "field and of are texts"),
+        (
+            "cpu-only",
+            "high-cpu-1",
+            {"where": [{"field": "usage_user", "comparison": ">", "value": "9"}]},
+            "where has conditions of a field",
+        ),
+        (
+            "cpu-only",
+            "high-cpu-1",
+            {"where": [{"field": "usage_user", "comparison": "~", "value": 9}]},
+            "where has conditions of a field",
+        ),
+        ("cpu-only", "high-cpu-1", {"where": [{"field": "usage_user"}]}, "it is no query of this world"),
+        ("cpu-only", "high-cpu-1", {"where": 5}, "it is no query of this world"),
+        ("cpu-only", "high-cpu-1", {"where": [5]}, "it is no query of this world"),
+        (
+            "cpu-only",
+            "high-cpu-1",
+            {"where": [{"field": None, "comparison": ">", "value": 9}]},
+            "where has conditions of a field",
+        ),
         ("cpu-only", "groupby-orderby-limit", {"limit": 0}, "bucket_ns and limit are above 0"),
         ("cpu-only", "groupby-orderby-limit", {"before_ns": 2**64 - 1}, "no whole number of ns"),
         ("cpu-only", "lastpoint", {"before_ns": 0.5}, "no whole number of ns"),
@@ -69,7 +90,7 @@ def test_a_part_that_is_odd_is_named(use_case: str, kind: str, change: dict[str,
         (orjson.dumps({"tsbench": "queries", "format": FORMAT, "world": 5, "window_ns": 1}), "no file of"),
         (
             orjson.dumps({"tsbench": "queries", "format": FORMAT + 1, "world": {}, "window_ns": 1}),
-            "its format is 2, not 1",
+            f"its format is {FORMAT + 1}, not {FORMAT}",
         ),
         (head_line({}, 0), "its window_ns is no number above 0"),
         (orjson.dumps({"tsbench": "queries", "format": FORMAT, "world": {}, "window_ns": True}), "no number above 0"),
