@@ -308,6 +308,7 @@ def use_cases(draw: st.DrawFn) -> dict[str, object]:
     return {"about": "drawn", "tags": tags, "measurement": [{"name": "m", "fields": fields}], "query": asked}
 
 
+@pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(use_cases(), st.integers(0, 99))
 def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, object], seed: int) -> None:
