@@ -70,11 +70,10 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codes:
-    """A text column: entry i is `values[codes[i]]`, a number or "" if `is_number`; `codes` is int32, of shape (n,)."""
+    """A text column: entry i is `values[codes[i]]`; `codes` is int32, of shape (n,)."""
 
     codes: NDArray[np.int32]
     values: tuple[str, ...]
-    is_number: bool = False
 
     def __len__(self) -> int:
         return len(self.codes)

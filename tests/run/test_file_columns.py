@@ -11,7 +11,7 @@ import pytest
 from tsbench.errors import Broken
 from tsbench.model import WriteMode
 from tsbench.run import file_columns
-from tsbench.run.file_columns import Points, outline, points_of
+from tsbench.run.file_columns import Points, outline, read_points
 from tsbench.run.loading import FileSource
 from tsbench.run.point_files import Lines
 from tsbench.targets import registry
@@ -46,7 +46,7 @@ ODD_INTEGERS = ("", "1", "1.5i", "i", "99999999999999999999i", "1ii", "-i", "1,2
 def stored(text: bytes, count: int) -> tuple[list[Any], str]:
     """Return all points with measurement, series, time and fields in the order they are stored, and the complaint."""
     found: list[Any] = []
-    lines = points_of(iter([text]), count, columns=True)
+    lines = read_points(iter([text]), count, columns=True)
     source = FileSource(lines, SCHEMA, WriteMode.BULK, 250, lambda *_: None)
     series: list[tuple[str, ...]] = []
     try:
@@ -66,7 +66,7 @@ def both_ways(text: bytes, monkeypatch: pytest.MonkeyPatch, count: int = 1_000) 
     """Assert that both ways store the same and say the same; return what they say."""
     by_columns = stored(text, count)
     if not by_columns[1]:
-        assert all(isinstance(one, Points) for one in points_of(iter([text]), count, columns=True))
+        assert all(isinstance(one, Points) for one in read_points(iter([text]), count, columns=True))
     with monkeypatch.context() as patched:
         patched.setattr(file_columns, "of_lines", lambda _: None)
         by_lines = stored(text, count)
@@ -128,7 +128,7 @@ def test_lines_without_some_fields_are_read_alike(monkeypatch):
 
 def pieces(text: bytes, target: str) -> list[Batch]:
     schema = next(iter(registry.get(target).schemas.values()))
-    source = FileSource(points_of(iter([text]), 1_000, columns=True), schema, WriteMode.BULK, 400, lambda *_: None)
+    source = FileSource(read_points(iter([text]), 1_000, columns=True), schema, WriteMode.BULK, 400, lambda *_: None)
     return [piece.encode.args[0] for piece in source]  # type: ignore[attr-defined]
 
 

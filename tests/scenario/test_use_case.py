@@ -114,6 +114,12 @@ def test_a_specification_is_complete_without_the_file(tmp_path: Path) -> None:
         assert first == second
 
 
+def test_a_measurement_may_have_expressions_only(tmp_path: Path) -> None:
+    text = TEXT.replace("open = { uniform = [0, 100], decimals = 1 }", 'open = { is = "2 * 3" }')
+    (tmp_path / "own.toml").write_text(text)
+    assert points(world(tmp_path / "own.toml"), 3)["valve"].fields["open"].tolist() == [6.0] * 60
+
+
 def test_popular_series_are_asked_about_as_often_as_zipf_says(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(TEXT.replace("series = 5", 'series = 1\npopularity = "zipf"'))
     of = world(tmp_path / "own.toml", scale=100)
@@ -251,6 +257,7 @@ def test_a_scenario_may_ask_queries_of_its_own_about_a_built_in_use_case(
         ("usage_user > 50", "usage_usr > 50", "query.busy.where: 'cpu' has no field 'usage_usr'; did you mean"),
         ('of = "diskio"', 'of = "diskoi"', "query.read.of: there is no measurement 'diskoi'; did you mean 'diskio'?"),
         ('by = ["hostname"]', 'by = ["region"]', "'region' is not the key 'hostname'"),
+        ('"devops",', '"devops", form = "pareto",', "there is no form 'pareto'"),
         ('query = "busy"', 'query = "bussy"', "there is no query 'bussy'; did you mean 'busy'?"),
         ("bucket =", "buckets =", "query.1.buckets: unknown key; did you mean 'bucket'?"),
     ],

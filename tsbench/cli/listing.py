@@ -75,17 +75,19 @@ def use_case_table() -> Table:
 def use_case_page(name: str) -> str:
     """Return the tags, fields and kinds of query of a use case, by its name or file, and points of each measurement."""
     from tsbench.encode import line_protocol
-    from tsbench.scenario.parts import WorldPart
-    from tsbench.scenario.use_case import resolved
-    from tsbench.workload.use_cases import USE_CASES
-    from tsbench.workload.world import World
+    from tsbench.scenario.spec import world as world_of
+    from tsbench.workload.world import case_of
 
     try:
-        world = World(WorldPart.model_validate({**resolved({"use_case": name}, Path()), "streams": 1}).spec())
+        world = world_of(name, streams=1)
     except ValueError as error:
         raise UserMistake(str(error).splitlines()[0]) from None
-    case = world.spec.case or USE_CASES[name]
-    lines = [case.doc, "", f"tags: {', '.join(f'{tag} ({_examples(world.texts(tag))})' for tag in world.tags())}"]
+    case = case_of(world.spec)
+    lines = [
+        case.doc if case is not None else "",
+        "",
+        f"tags: {', '.join(f'{tag} ({_examples(world.texts(tag))})' for tag in world.tags())}",
+    ]
     for batch in islice(world.batches(0, points=1_000), len(world.measurements)):
         m = batch.measurement
         own = f", own tags {', '.join(m.own_tags)}" if m.own_tags else ""

@@ -114,14 +114,12 @@ def own_tags_json(batch: Batch) -> tuple[str, ...]:
 def tag_rows(tags: Mapping[str, Codes], first: int = 0, *, key_may_lack: bool = False) -> list[tuple[Any, ...]]:
     """Return one row per series: its number, from `first` on, then its tags; one that it lacks ("") is None.
 
-    Tags are texts, or floats where they are numbers. The key, which is the first tag, is an empty text instead of None
-    unless it `key_may_lack`, as in files of points.
+    The key, which is the first tag, is an empty text instead of None unless it `key_may_lack`, as in files of points.
     """
     lists: list[list[Any]] = [codes.tolist() for codes in tags.values()] or [[]]
-    kinds = [float if codes.is_number else str for codes in tags.values()]
     for number, texts in enumerate(lists):
         if number or key_may_lack:
-            lists[number] = [kinds[number](text) if text else None for text in texts]
+            lists[number] = [text or None for text in texts]
     return list(zip(range(first, first + len(lists[0])), *lists, strict=True)) if tags else []
 
 

@@ -95,7 +95,7 @@ class _Fields:
         raise Odd
 
 
-def points_of(
+def read_points(
     blocks: Iterator[bytes], count: int, limit: int | None = None, *, columns: bool = False
 ) -> Iterator[Lines | Points]:
     """Yield the points of line protocol, `count` lines at a time: by `columns` if that is wanted and they can.

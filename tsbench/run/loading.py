@@ -22,7 +22,7 @@ from tsbench.run.bulk_load import (
     mixed_batches,
     store,
 )
-from tsbench.run.file_columns import Points, outline, points_of
+from tsbench.run.file_columns import Points, outline, read_points
 from tsbench.run.file_letters import Odd
 from tsbench.run.file_tables import Refused, Tables
 from tsbench.run.lifecycle import first_session, naming_death, real_parts, run_steps
@@ -122,7 +122,7 @@ class _Steps:
         made = _Tables(spec, run, session, parts, limits)
         with opened(spec.file.name) as blocks:
             batch, columns = spec.load.batch, not parts.schema.takes_lines
-            points = points_of(blocks, _block(batch) if columns else batch, self.limit, columns=columns)
+            points = read_points(blocks, _block(batch) if columns else batch, self.limit, columns=columns)
             source = FileSource(points, parts.schema, spec.load.mode, batch, made.create)
             if parts.schema.takes_lines:
                 made.create_empty()

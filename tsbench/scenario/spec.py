@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from hashlib import sha256
 from itertools import starmap
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -35,17 +36,14 @@ from tsbench.scenario.parts import (
     WorldPart,
 )
 from tsbench.scenario.types import FILE, Part
-from tsbench.scenario.use_case import QueryPart, expect_answerable, kinds_of, resolved
+from tsbench.scenario.use_case import QueryPart, expect_answerable, query_kinds, resolved
 from tsbench.targets.registry import TARGETS
 from tsbench.text import listed
-from tsbench.workload.use_cases import USE_CASES
-from tsbench.workload.world import World, layouts_of
+from tsbench.workload.world import World, case_of, layouts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
-    from tsbench.workload.layout import UseCase
 
 ROUND = "-round="
 """Part of a repeated cell's id before the number of its round."""
@@ -137,11 +135,10 @@ class RunSpec(Job):
             raise ValueError(
                 "drive.warmup: a run with target.cold has none, since it measures the first ops; take it out"
             )
-        layouts = layouts_of(self.world.spec())
-        if self.query and layouts:
-            case = self._case()
+        if self.query and (layouts := layouts_of(self.world.spec())):
+            case = case_of(self.world.spec())
             stored = {layout.name: [field.name for field in layout.fields] for layout in layouts}
-            expect_answerable(self.query, stored, case.tags[0].name if case.tags else None)
+            expect_answerable(self.query, stored, case.tags[0].name if case and case.tags else None)
         expect_sequence(self.event, self.drive, self.server)
         kinds = {op.name: "write" if op.query is None else "query" for op in self.op}
         expect_fit(self.gates, kinds, self.drive.loop)
@@ -175,17 +172,13 @@ class RunSpec(Job):
         sizes = [op.write for op in self.op if op.write is not None]
         return block_points(sizes, 4_096 if is_one else 512)
 
-    def _case(self) -> UseCase:
-        spec = self.world.spec()
-        return spec.case or USE_CASES[spec.use_case]
-
     def world_at(self) -> World:
         """Return the simulated world of the run, with the scenario's own kinds of query."""
         spec = self.world.spec(self.resolution_ns)
-        if self.query:
-            case, measurement = self._case(), layouts_of(spec)[0].name
-            case = replace(case, queries={**case.queries, **kinds_of(self.query, measurement)})
-            spec = replace(spec, case=case)
+        case, layouts = case_of(spec), layouts_of(spec)
+        if self.query and case is not None and layouts:
+            own = query_kinds(self.query, layouts[0].name)
+            spec = replace(spec, case=replace(case, queries={**case.queries, **own}))
         return World(spec)
 
     def write_ticks(self, world: World) -> tuple[int, int | None]:
@@ -391,14 +384,14 @@ def select(cells: Sequence[RunSpec], only: Sequence[str]) -> list[RunSpec]:
 
 
 def world(use_case: str, **keys: Any) -> World:
-    """Return a simulated world by its use case and the keys of a scenario's [world], such as `scale` and `interval`.
+    """Return a simulated world by its use case, or its file, and the keys of [world], such as `scale` and `interval`.
 
     Raises
     ------
     ValueError
         If a key is unknown, or its value wrong (pydantic's ValidationError).
     """
-    return World(WorldPart(use_case=use_case, **keys).spec())
+    return World(WorldPart.model_validate(resolved({"use_case": use_case, **keys}, Path())).spec())
 
 
 INTERNAL = {"id", "scenario", "labels", "relative_start", "resolution_ns", "block", "first_block"}

@@ -11,16 +11,16 @@ import numpy as np
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from tsbench.errors import UserMistake
-from tsbench.model import Bucketed, Condition, Grouped, Kind, Latest, LatestBuckets, Raw
+from tsbench.model import Condition, Kind
 from tsbench.model import Field as Column
 from tsbench.scenario.file import explain, odd_text, read_document
 from tsbench.scenario.types import FILE, DurationNs, Part
 from tsbench.text import suggestion
 from tsbench.units import NS_PER_S
-from tsbench.workload import expressions
+from tsbench.workload import expressions, queries
 from tsbench.workload.layout import Layout, QueryKind, Tag, UseCase
 from tsbench.workload.processes import Fixed, Fresh, Lazy, Normal, Pareto, Steady, TickCount, Uniform, Walk
-from tsbench.workload.queries import QUERIES
+from tsbench.workload.random_numbers import by_weight
 from tsbench.workload.use_cases import USE_CASES
 
 if TYPE_CHECKING:
@@ -170,11 +170,9 @@ class FieldPart(Part):
         return None if draw is None else Fresh(names, draw)
 
     def _walk(self, names: tuple[str, ...], sd: float) -> Process:
-        between = self.min is not None and self.max is not None
-        anywhere = Uniform(self.min, self.max) if self.min is not None and self.max is not None else Fixed(0.0)
-        start = anywhere if self.first is None else Fixed(self.first)
-        if not between or self.min is None or self.max is None:
-            return Walk(names, Normal(0.0, sd), start)
+        if self.min is None or self.max is None:
+            return Walk(names, Normal(0.0, sd), Fixed(self.first or 0.0))
+        start = Uniform(self.min, self.max) if self.first is None else Fixed(self.first)
         return Walk(names, Normal(0.0, sd), start, self.min, self.max, "reflect")
 
     def _draw(self) -> Draw | None:
@@ -189,9 +187,7 @@ class FieldPart(Part):
     def finished(self, values: Floats, day: Floats | None) -> Floats:
         """Return a process's values, or an expression's, as the field stores them; `day` is a sine of 24 hours."""
         if self.of is not None:
-            weights = np.cumsum(self.weights or (1.0,) * len(self.of))
-            which = np.searchsorted(weights / weights[-1], values, side="right")
-            values = np.array(self.of)[np.minimum(which, len(self.of) - 1)]
+            values = np.array(self.of)[by_weight(values, self.weights or (1.0,) * len(self.of))]
         if self.entropy is not None:
             values = np.floor(values * 2.0**self.entropy) / 2.0**self.entropy
         if self.daily is not None and day is not None:
@@ -219,7 +215,7 @@ class MeasurementPart(Part):
             same.setdefault(part.model_copy(update=bare), []).append(name)
         made = [part.process(tuple(names), interval_ns) for part, names in same.items()]
         processes = [process for process in made if process is not None]
-        if any(part.daily is not None for part in self.fields.values()):
+        if not processes or any(part.daily is not None for part in self.fields.values()):
             processes.append(TickCount((_CLOCK,)))
         kinds = {"float": Kind.FLOAT, "int": Kind.INT}
         stored = {name: part for name, part in self.fields.items() if not part.hidden}
@@ -339,40 +335,33 @@ class QueryPart(Part):
         """Return the kind of query; `measurement` is the default one."""
         newest_rows = self.newest and self.bucket is None
         length_ns = 0 if newest_rows else self.window or 0
-        about, of = self.about or self.name, (self.of or measurement,)
-        zipf = self.popularity == "zipf"
-        return QueryKind(about, self._build(), length_ns, self.share or 0.0, self.series or 0, 0, of, zipf=zipf)
+        return QueryKind(
+            self.about or self.name,
+            self._build(),
+            length_ns,
+            self.share or 0.0,
+            self.series or 0,
+            self.selected[1],
+            (self.of or measurement,),
+            zipf=self.popularity == "zipf",
+        )
 
     def _where(self) -> tuple[Condition, ...]:
-        matches = filter(None, map(_CONDITION.fullmatch, self.where))
-        return tuple(Condition(m[1], cast("Comparator", m[2]), float(m[3])) for m in matches)
+        return tuple(filter(None, map(_condition, self.where)))
 
     def _build(self) -> Callable[[Pick], Query]:
-        aggregate, fields = self.selected
+        aggregate = self.selected[0]
         if not aggregate:
-            rows = partial(_rows, fields=fields, where=self._where())
-            return partial(_newest, fields=fields) if self.newest else rows
+            return queries.newest_rows if self.newest else partial(queries.rows, where=self._where())
+        how: dict[str, Any] = {"aggregate": aggregate, "bucket_ns": self.bucket}
         if self.newest:
-            return partial(_newest_buckets, fields=fields, aggregate=aggregate, bucket_ns=self.bucket, limit=self.limit)
-        kind = Grouped if self.by else Bucketed
-        return partial(_buckets, fields=fields, aggregate=aggregate, bucket_ns=self.bucket, kind=kind)
+            return partial(queries.newest_buckets, **how, limit=self.limit or 0)
+        return partial(queries.buckets_by_key if self.by else queries.buckets, **how)
 
 
-def _rows(pick: Pick, fields: tuple[str, ...], where: tuple[Condition, ...]) -> Query:
-    return Raw(pick.measurement, fields, pick.window, pick.keys, where)
-
-
-def _newest(pick: Pick, fields: tuple[str, ...]) -> Query:
-    return Latest(pick.measurement, fields, None, pick.keys)
-
-
-def _buckets(pick: Pick, fields: tuple[str, ...], aggregate: Any, bucket_ns: Any, kind: Any) -> Query:
-    query: Query = kind(pick.measurement, fields, aggregate, bucket_ns, pick.window, pick.keys)
-    return query
-
-
-def _newest_buckets(pick: Pick, fields: tuple[str, ...], aggregate: Any, bucket_ns: Any, limit: Any) -> Query:
-    return LatestBuckets(pick.measurement, fields, aggregate, bucket_ns, pick.window.end_ns, limit)
+def _condition(text: str) -> Condition | None:
+    m = _CONDITION.fullmatch(text)
+    return None if m is None else Condition(m[1], cast("Comparator", m[2]), float(m[3]))
 
 
 class UseCaseFile(Part):
@@ -417,11 +406,11 @@ class UseCaseFile(Part):
         tags = tuple(tag.tag(own) for own, tag in ordered)
         layouts = tuple(m.layout(interval_ns) for m in self.measurement)
         return UseCase(
-            name, self.about, tags, {"bounded": layouts}, queries=kinds_of(self.query, self.measurement[0].name)
+            name, self.about, tags, {"bounded": layouts}, queries=query_kinds(self.query, self.measurement[0].name)
         )
 
 
-def kinds_of(asked: Sequence[QueryPart], measurement: str) -> dict[str, QueryKind]:
+def query_kinds(asked: Sequence[QueryPart], measurement: str) -> dict[str, QueryKind]:
     """Return kinds of query by their names; `measurement` is the default one."""
     return {query.name: query.kind(measurement) for query in asked}
 
@@ -437,16 +426,16 @@ def expect_answerable(asked: Sequence[QueryPart], measurements: Mapping[str, Seq
     _expect_names("query", [query.name for query in asked], kinds=True)
     for query in asked:
         place, of = f"query.{query.name}", query.of or next(iter(measurements))
-        if query.name in QUERIES:
+        if query.name in queries.QUERIES:
             raise ValueError(f"{place}: is the name of a built-in query; take another one")
         if of not in measurements:
             raise ValueError(f"{place}.of: there is no measurement '{of}'; {suggestion(of, measurements)}")
         names = [("select", name) for name in query.selected[1]]
         for text in query.where:
-            condition = _CONDITION.fullmatch(text)
+            condition = _condition(text)
             if condition is None:
                 raise ValueError(f"{place}.where: '{text}' is not FIELD > NUMBER (or >= < <= =)")
-            names.append(("where", condition[1]))
+            names.append(("where", condition.field))
         for where, name in names:
             if name not in measurements[of]:
                 known = suggestion(name, measurements[of])

@@ -46,11 +46,6 @@ class HttpEndpoint(Endpoint):
         tls = self.scheme == "https"
         return Address(self.host, self.port or (443 if tls else self.usual_port), tls)
 
-    @property
-    def replicas(self) -> int:
-        """Number of nodes that store each point."""
-        return int(self.options.get("replicas", "1"))
-
 
 H = TypeVar("H", bound=HttpEndpoint)
 

@@ -148,8 +148,7 @@ class SqlSchema(Schema, ABC):
     def tag_table(self, tags: Mapping[str, Codes], more: str = "") -> Statement:
         """Return the statement that creates the table of tags; `more` follows its columns."""
         expect_names("tags", ["id", *tags], folds_case=self.folds_case, longest=self.longest_name)
-        types = {False: self.types.tag, True: self.types.floats}
-        columns = ", ".join(f"{quoted(name)} {types[codes.is_number]}" for name, codes in tags.items())
+        columns = ", ".join(f"{quoted(name)} {self.types.tag}" for name in tags)
         return Statement(f'CREATE TABLE "tags" ("id" {self.types.id}, {columns}{more})')
 
     def create_tags(self, tags: Mapping[str, Codes]) -> Iterator[Statement]:

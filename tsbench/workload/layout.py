@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tsbench.model import Codes, Field, Measurement
+from tsbench.workload.random_numbers import by_weight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,9 +59,7 @@ class Tag:
             values = tuple(choice for value in outer.values for choice in lists[value])
             return Codes(chosen.astype(np.int32), values)
         if self.weights:
-            ends = np.cumsum(self.weights)
-            codes = np.searchsorted(ends / ends[-1], drawn, side="right").astype(np.int32)
-            return Codes(np.minimum(codes, len(self.choices) - 1), self.choices)
+            return Codes(by_weight(drawn, self.weights).astype(np.int32), self.choices)
         if self.choices:
             return Codes((drawn * len(self.choices)).astype(np.int32), self.choices)
         numbers, codes = np.unique((drawn * self.count).astype(np.int64), return_inverse=True)
@@ -115,7 +114,7 @@ class QueryKind:
     keys
         Number of series to choose; 0 means all.
     fields
-        Number of the measurement's fields, from the first on; 0 means all.
+        Number of the measurement's fields, from the first on, or their names; 0 means all.
     measurements
         Names of the measurements, of which queries take one in turn; empty means the world's first.
     use_cases
@@ -131,7 +130,7 @@ class QueryKind:
     length_ns: int = 0
     share: float = 0.0
     keys: int = 0
-    fields: int = 0
+    fields: int | tuple[str, ...] = 0
     measurements: tuple[str, ...] = ()
     use_cases: tuple[str, ...] | None = None
     fleet: bool = False

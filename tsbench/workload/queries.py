@@ -23,7 +23,7 @@ from tsbench.workload.use_cases.sensors import SENSORS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tsbench.model import Measurement
+    from tsbench.model import Aggregate, Measurement
     from tsbench.workload.layout import Build
     from tsbench.workload.world import World
 
@@ -43,28 +43,29 @@ class Misfit(ValueError):  # noqa: N818 - the query is one, no error of the prog
         self.key = key
 
 
-def _bucketed(pick: Pick, bucket_ns: int) -> Query:
-    return Bucketed(pick.measurement, pick.fields, "max", bucket_ns, pick.window, pick.keys)
+def rows(pick: Pick, where: tuple[Condition, ...] = ()) -> Query:
+    """Return a query for the rows of the window."""
+    return Raw(pick.measurement, pick.fields, pick.window, pick.keys, where)
 
 
-def _grouped(pick: Pick, bucket_ns: int = HOUR_NS) -> Query:
-    return Grouped(pick.measurement, pick.fields, "mean", bucket_ns, pick.window, pick.keys)
-
-
-def _newest_buckets(pick: Pick) -> Query:
-    return LatestBuckets(pick.measurement, pick.fields, "max", MINUTE_NS, pick.window.end_ns, 5)
-
-
-def _above(pick: Pick) -> Query:
-    return Raw(pick.measurement, pick.fields, pick.window, pick.keys, (Condition("usage_user", ">", 90.0),))
-
-
-def _latest(pick: Pick) -> Query:
+def newest_rows(pick: Pick) -> Query:
+    """Return a query for the newest row of each series."""
     return Latest(pick.measurement, pick.fields, None, pick.keys)
 
 
-def _raw(pick: Pick) -> Query:
-    return Raw(pick.measurement, pick.fields, pick.window, pick.keys)
+def buckets(pick: Pick, aggregate: Aggregate, bucket_ns: int) -> Query:
+    """Return a query for an aggregate by time, of all chosen series together."""
+    return Bucketed(pick.measurement, pick.fields, aggregate, bucket_ns, pick.window, pick.keys)
+
+
+def buckets_by_key(pick: Pick, aggregate: Aggregate, bucket_ns: int) -> Query:
+    """Return a query for an aggregate by time and series."""
+    return Grouped(pick.measurement, pick.fields, aggregate, bucket_ns, pick.window, pick.keys)
+
+
+def newest_buckets(pick: Pick, aggregate: Aggregate, bucket_ns: int, limit: int) -> Query:
+    """Return a query for the newest aggregates by time before the window's end, of all series together."""
+    return LatestBuckets(pick.measurement, pick.fields, aggregate, bucket_ns, pick.window.end_ns, limit)
 
 
 def _analysis(pick: Pick, name: str, columns: tuple[str, ...]) -> Query:
@@ -72,9 +73,12 @@ def _analysis(pick: Pick, name: str, columns: tuple[str, ...]) -> Query:
     return Analysis(pick.measurement, name, columns, pick.window, of)
 
 
-_MINUTES = partial(_bucketed, bucket_ns=MINUTE_NS)
-_HOURS = partial(_bucketed, bucket_ns=HOUR_NS)
-_DAYS = partial(_grouped, bucket_ns=DAY_NS)
+_MINUTES = partial(buckets, aggregate="max", bucket_ns=MINUTE_NS)
+_HOURS = partial(buckets, aggregate="max", bucket_ns=HOUR_NS)
+_HOURS_BY_KEY = partial(buckets_by_key, aggregate="mean", bucket_ns=HOUR_NS)
+_DAYS_BY_KEY = partial(buckets_by_key, aggregate="mean", bucket_ns=DAY_NS)
+_BUSY = partial(rows, where=(Condition("usage_user", ">", 90.0),))
+_NEWEST_FIVE = partial(newest_buckets, aggregate="max", bucket_ns=MINUTE_NS, limit=5)
 
 
 def _cpu(doc: str, build: Build, hours: int, *, keys: int = 0, fields: int = 0) -> QueryKind:
@@ -108,21 +112,25 @@ QUERIES: dict[str, QueryKind] = {
     "cpu-max-all-1": _cpu("maximum of every cpu field per hour, 1 host, 8 hours", _HOURS, 8, keys=1),
     "cpu-max-all-8": _cpu("maximum of every cpu field per hour, 8 hosts together, 8 hours", _HOURS, 8, keys=8),
     "cpu-max-all-32-24": _cpu("maximum of every cpu field per hour, 32 hosts together, 24 hours", _HOURS, 24, keys=32),
-    "double-groupby-1": _cpu("mean of 1 cpu field per hour and host, every host, 12 hours", _grouped, 12, fields=1),
-    "double-groupby-5": _cpu("mean of 5 cpu fields per hour and host, every host, 12 hours", _grouped, 12, fields=5),
-    "double-groupby-all": _cpu("mean of every cpu field per hour and host, every host, 12 hours", _grouped, 12),
-    "groupby-orderby-limit": _cpu(
-        "maximum of 1 cpu field in the newest 5 minutes before a moment", _newest_buckets, 1, fields=1
+    "double-groupby-1": _cpu(
+        "mean of 1 cpu field per hour and host, every host, 12 hours", _HOURS_BY_KEY, 12, fields=1
     ),
-    "high-cpu-1": _cpu("every cpu field of 1 host where usage_user exceeds 90, 12 hours", _above, 12, keys=1),
-    "high-cpu-all": _cpu("every cpu field of every host where usage_user exceeds 90, 12 hours", _above, 12),
-    "lastpoint": _cpu("the newest row of every host", _latest, 0),
-    "raw-all": QueryKind("every row of everything that was loaded", _raw, share=1.0),
-    "raw-tenth": QueryKind("every row of a tenth of the loaded time", _raw, share=0.1),
-    "raw-one": QueryKind("the one row that every series has in one interval", _raw),
+    "double-groupby-5": _cpu(
+        "mean of 5 cpu fields per hour and host, every host, 12 hours", _HOURS_BY_KEY, 12, fields=5
+    ),
+    "double-groupby-all": _cpu("mean of every cpu field per hour and host, every host, 12 hours", _HOURS_BY_KEY, 12),
+    "groupby-orderby-limit": _cpu(
+        "maximum of 1 cpu field in the newest 5 minutes before a moment", _NEWEST_FIVE, 1, fields=1
+    ),
+    "high-cpu-1": _cpu("every cpu field of 1 host where usage_user exceeds 90, 12 hours", _BUSY, 12, keys=1),
+    "high-cpu-all": _cpu("every cpu field of every host where usage_user exceeds 90, 12 hours", _BUSY, 12),
+    "lastpoint": _cpu("the newest row of every host", newest_rows, 0),
+    "raw-all": QueryKind("every row of everything that was loaded", rows, share=1.0),
+    "raw-tenth": QueryKind("every row of a tenth of the loaded time", rows, share=0.1),
+    "raw-one": QueryKind("the one row that every series has in one interval", rows),
     "select-6h-5-devices": QueryKind(
         "every temperature of 5 devices, 6 hours",
-        _raw,
+        rows,
         6 * HOUR_NS,
         keys=5,
         measurements=("temperature",),
@@ -130,16 +138,16 @@ QUERIES: dict[str, QueryKind] = {
     ),
     "last-value": QueryKind(
         "the newest value of every device, of one of the seven measurements in turn",
-        _latest,
+        newest_rows,
         measurements=tuple(layout.name for layout in SENSORS.forms["peer"]),
         use_cases=("sensors",),
     ),
     "prices-day": QueryKind(
-        "every price of every stock, 1 day", _raw, DAY_NS, measurements=("prices",), use_cases=("stocks",)
+        "every price of every stock, 1 day", rows, DAY_NS, measurements=("prices",), use_cases=("stocks",)
     ),
     "prices-daily": QueryKind(
         "mean price per day and stock of everything that was loaded",
-        _DAYS,
+        _DAYS_BY_KEY,
         share=1.0,
         measurements=("prices",),
         use_cases=("stocks",),
@@ -223,9 +231,10 @@ def make(name: str, world: World, loaded: Window, seed: int, number: int) -> Que
         of_series = world.tags()[world.key]
         choose = _popular if kind.zipf else _distinct
         keys = tuple(of_series[i] for i in choose(who, len(of_series)))
-    fields = measurement.field_names
+    names = measurement.field_names
+    fields = kind.fields if isinstance(kind.fields, tuple) else names[: kind.fields or len(names)]
     window = _window(loaded, _length_ns(kind, world, loaded), when, world.spec.resolution_ns)
-    return kind.build(Pick(measurement, fields[: kind.fields or len(fields)], window, keys, fleet))
+    return kind.build(Pick(measurement, fields, window, keys, fleet))
 
 
 @lru_cache(maxsize=32)

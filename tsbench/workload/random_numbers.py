@@ -74,6 +74,13 @@ class Bits:
         return _normal_levels().take(levels)
 
 
+def by_weight(uniforms: Floats, weights: Sequence[float]) -> NDArray[np.intp]:
+    """Return for each uniform number in [0, 1) an index of the weights, drawn in proportion to them."""
+    ends = np.cumsum(weights)
+    which = np.searchsorted(ends / ends[-1], uniforms, side="right")
+    return np.minimum(which, len(ends) - 1)  # a sum of shares may be a little below 1
+
+
 class Together:
     """Random numbers for several streams at once: each gets the same numbers as if it were alone.
 

@@ -276,15 +276,20 @@ def _pieces(first: int, last: int | None, rows: int, series: int) -> Iterator[tu
         tick += ticks
 
 
+def case_of(spec: WorldSpec) -> UseCase | None:
+    """Return the use case of a world: a user's own, or the built-in one of that name; None if neither exists."""
+    return spec.case or USE_CASES.get(spec.use_case)
+
+
 def layouts_of(spec: WorldSpec) -> tuple[Layout, ...]:
     """Return the measurements of a world; none for a use case or form that does not exist."""
-    case = spec.case or USE_CASES.get(spec.use_case)
+    case = case_of(spec)
     return () if case is None else case.forms.get(spec.form, ())
 
 
 def _use_case(spec: WorldSpec) -> UseCase:
     """Return the spec's use case after validating all parameters."""
-    use_case = spec.case or USE_CASES.get(spec.use_case)
+    use_case = case_of(spec)
     if use_case is None:
         raise ValueError(f"there is no use case '{spec.use_case}'; {suggestion(spec.use_case, USE_CASES)}")
     if spec.form not in use_case.forms:

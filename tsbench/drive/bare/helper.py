@@ -158,8 +158,8 @@ class HelperProcess:
                     self._progressed(message["phase"], message["reached"], message["total"])
                 if ready := message.get("ready"):
                     self._ready = Ready(ready["endpoint"], Path(ready["directory"]), tuple(ready["server"]))
-                if ready := message.get("done"):
-                    self._ended = _ended(self._spec, ready)
+                if done := message.get("done"):
+                    self._ended = _ended(self._spec, done)
                     self._collect()
                 if wanted in message:
                     break

@@ -150,18 +150,18 @@ class GaleraCluster(Cluster[GaleraNode]):
 
     def regroup(self) -> str:
         present = [node for node in self._nodes if not node.is_away]
-        deadline, states_all = time.monotonic() + _REGROUP_S, "none answers"
+        deadline, reason = time.monotonic() + _REGROUP_S, "none answers"
         while time.monotonic() < deadline:
             try:
                 states = [node.state() for node in present]
             except NotReady as error:
-                states_all = str(error)
+                reason = str(error)
             else:
                 sizes = {state["wsrep_cluster_size"] for state in states if state["wsrep_ready"] == "ON"}
                 if sizes == {str(len(present))} and all(state["wsrep_ready"] == "ON" for state in states):
                     return ""
-                states_all = "; ".join(
+                reason = "; ".join(
                     f"{state['wsrep_cluster_status']}, {state['wsrep_cluster_size']} nodes" for state in states
                 )
             time.sleep(_EVERY_S)
-        raise Broken(f"the other nodes do not go on after {_REGROUP_S:g} s ({states_all})")
+        raise Broken(f"the other nodes do not go on after {_REGROUP_S:g} s ({reason})")

@@ -127,7 +127,7 @@ class PostgresSchema(SqlSchema):
 
     def insert_tags(self, rows: Sequence[tuple[Any, ...]], tags: Mapping[str, Codes]) -> Iterator[Statement]:
         if rows:
-            types = ["int", *("float8" if codes.is_number else "text" for codes in tags.values())]
+            types = ["int", *("text" for _ in tags)]
             arrays = ", ".join(f"{_mark(n)}::{kind}[]" for n, kind in enumerate(types, 1))
             columns = tuple(map(list, zip(*rows, strict=True)))
             yield Statement(f'INSERT INTO "tags" SELECT * FROM unnest({arrays})', columns)

@@ -46,15 +46,40 @@ _WAITING = "vmagent_remotewrite_pending_data_bytes"
 _TAKEN = "vm_rows_inserted_total"
 
 
-class _NodesSession(CommandSession):
-    """The nodes by number, from 1, of which `replicas` have each point.
+class ClusterSession(CommandSession):
+    """A connection to vmagent, and one to each node, by number from 1, that is opened when the node is first asked.
 
     A node that does not answer is left out as long as others have copies of its points.
     """
 
-    def __init__(self, nodes: Mapping[int, VictoriaSession], replicas: int, timeout_s: float) -> None:
+    panels = (
+        *VictoriaSession.panels,
+        Panel("Waiting in vmagent", "bytes", "gauge", {_WAITING: "not delivered"}, explains_stalls=True),
+    )
+
+    def __init__(
+        self, of: VictoriaEndpoint, password: str | None, timeout_s: float, waiter: NewWaiter | None = None
+    ) -> None:
+        alone = {name: value for name, value in of.options.items() if name not in {"nodes", "replicas"}}
         super().__init__(timeout_s)
-        self._nodes, self._replicas = nodes, replicas
+        self._replicas = of.replicas
+        self._nodes = {
+            number: VictoriaSession(replace(of, host=host, port=port, options=alone), password, timeout_s, waiter)
+            for number, (host, port) in enumerate(of.nodes, 1)
+        }
+        self._agent = VictoriaSession(of, password, timeout_s, waiter)
+        self.arrival = self._agent.arrival
+        self._delivered_s = -math.inf
+        """When all that was acknowledged was last found delivered."""
+
+    def ping(self, timeout_s: float) -> None:
+        """Verify that vmagent answers."""
+        self._agent.page(timeout_s)
+
+    def write(self, payload: Payload) -> int:
+        """Send the payload's bytes; they are acknowledged by vmagent, and delivered some time later."""
+        self._delivered_s = -math.inf
+        return self._agent.write(payload)
 
     def _present(self, spare: int | None = None, timeout_s: float | None = None) -> dict[int, VictoriaSession]:
         """Return the nodes that answer, by number, if copies make up for those that do not.
@@ -79,73 +104,9 @@ class _NodesSession(CommandSession):
                     raise OpError(error.outcome, error.cause, "; ".join(away)) from error
         return answering
 
-    def _complete(self) -> dict[int, VictoriaSession]:
-        """Return the nodes that answer, when they have all that was acknowledged."""
-        return self._present()
-
     def _of_each(self, ask: Callable[[VictoriaSession], T]) -> dict[int, T]:
         """Return what the nodes that answer are asked, by their numbers."""
         return {number: ask(node) for number, node in self._present().items()}
-
-    def facts(self) -> Mapping[str, str]:
-        """Return the facts of the first node that answers."""
-        with decoded("VictoriaMetrics"):
-            return next(iter(self._present().values())).facts()
-
-    def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
-        """Return the bytes of each node by part."""
-        with decoded("VictoriaMetrics"):
-            by_node = self._of_each(lambda node: node.sizes(measurements))
-            return {f"node {number} {part}": size for number, parts in by_node.items() for part, size in parts.items()}
-
-    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
-        with decoded("VictoriaMetrics"):
-            tables = [node.inventory(measurements, series=series).tables for node in self._complete().values()]
-            return Inventory(tuple(sorted({*chain.from_iterable(tables)})))
-
-    def counters(self) -> Mapping[str, float]:
-        """Return the counters of all nodes together."""
-        total = Counter[str]()
-        with decoded("VictoriaMetrics"):
-            for values in self._of_each(lambda node: node.counters()).values():
-                total.update(values)
-        return total
-
-    def close(self) -> None:
-        for node in self._nodes.values():
-            node.close()
-
-
-class ClusterSession(_NodesSession):
-    """A connection to vmagent, and one to each node that is opened when the node is first asked."""
-
-    panels = (
-        *VictoriaSession.panels,
-        Panel("Waiting in vmagent", "bytes", "gauge", {_WAITING: "not delivered"}, explains_stalls=True),
-    )
-
-    def __init__(
-        self, of: VictoriaEndpoint, password: str | None, timeout_s: float, waiter: NewWaiter | None = None
-    ) -> None:
-        alone = {name: value for name, value in of.options.items() if name not in {"nodes", "replicas"}}
-        nodes = {
-            number: VictoriaSession(replace(of, host=host, port=port, options=alone), password, timeout_s, waiter)
-            for number, (host, port) in enumerate(of.nodes, 1)
-        }
-        super().__init__(nodes, of.replicas, timeout_s)
-        self._agent = VictoriaSession(of, password, timeout_s, waiter)
-        self.arrival = self._agent.arrival
-        self._delivered_s = -math.inf
-        """When all that was acknowledged was last found delivered."""
-
-    def ping(self, timeout_s: float) -> None:
-        """Verify that vmagent answers."""
-        self._agent.page(timeout_s)
-
-    def write(self, payload: Payload) -> int:
-        """Send the payload's bytes; they are acknowledged by vmagent, and delivered some time later."""
-        self._delivered_s = -math.inf
-        return self._agent.write(payload)
 
     # --- administration
 
@@ -210,9 +171,22 @@ class ClusterSession(_NodesSession):
 
     # --- facts
 
+    def facts(self) -> Mapping[str, str]:
+        """Return the facts of the first node that answers."""
+        with decoded("VictoriaMetrics"):
+            return next(iter(self._present().values())).facts()
+
+    def inventory(self, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
+        with decoded("VictoriaMetrics"):
+            tables = [node.inventory(measurements, series=series).tables for node in self._complete().values()]
+            return Inventory(tuple(sorted({*chain.from_iterable(tables)})))
+
     def sizes(self, measurements: Sequence[Measurement]) -> Mapping[str, int]:
         """Return the bytes of each node by part, and those that wait in vmagent."""
-        parts, waiting = super().sizes(measurements), self._waiting()
+        with decoded("VictoriaMetrics"):
+            by_node = self._of_each(lambda node: node.sizes(measurements))
+        parts = {f"node {number} {part}": size for number, sizes in by_node.items() for part, size in sizes.items()}
+        waiting = self._waiting()
         return {**parts, "waiting in vmagent": waiting} if waiting else parts
 
     @decoded("VictoriaMetrics")
@@ -221,7 +195,11 @@ class ClusterSession(_NodesSession):
 
     def counters(self) -> Mapping[str, float]:
         """Return the counters of all nodes together, and the bytes that wait in vmagent."""
-        return {**super().counters(), _WAITING: self._waiting()}
+        total = Counter[str]()
+        with decoded("VictoriaMetrics"):
+            for values in self._of_each(lambda node: node.counters()).values():
+                total.update(values)
+        return {**total, _WAITING: self._waiting()}
 
     @decoded("VictoriaMetrics")
     def _waiting(self) -> int:
@@ -229,7 +207,8 @@ class ClusterSession(_NodesSession):
 
     def close(self) -> None:
         self._agent.close()
-        super().close()
+        for node in self._nodes.values():
+            node.close()
 
 
 # --- vmagent's queue --------------------------------------------------------------------------------------------------

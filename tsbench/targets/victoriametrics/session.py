@@ -287,6 +287,11 @@ class VictoriaEndpoint(HttpEndpoint):
         return int(retention[:-1]) * _SECONDS[retention[-1]] if retention else None
 
     @property
+    def replicas(self) -> int:
+        """Number of nodes that store each point."""
+        return int(self.options.get("replicas", "1"))
+
+    @property
     def delivers_later(self) -> bool:
         """True of several nodes: vmagent acknowledges points."""
         return bool(self.nodes)
