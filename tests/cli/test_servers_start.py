@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.support import Command, nothing_left
 from tsbench.cli.main import main
+from tsbench.targets import registry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +35,8 @@ def started(place: Path, name: str, target: str) -> tuple[Command, str]:
 def test_a_started_server_takes_a_load_stops_at_ctrl_c_and_has_the_data_when_it_starts_again(
     tmp_path: Path, target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if missing := next((one for one in registry.get(target).requirements if not one.is_met), None):
+        pytest.skip(f"{missing.part} is not installed; {missing.cure}")
     with nothing_left():
         command, endpoint = started(tmp_path, "first", target)
         assert main(["load", target, *LOADED, "--endpoint", endpoint, "--out", str(tmp_path / "loads")]) == 0
