@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests import validation
 from tests.validation import column, worlds
 from tests.validation_page import Column, page, read
-from tsbench.model import Bucketed, Raw, Window
+from tsbench.model import Aggregated, Raw, Window
 from tsbench.targets.base import Unsupported
 from tsbench.targets.registry import TARGETS
 from tsbench.workload.queries import QUERIES
@@ -32,7 +32,7 @@ class Defective:
         return getattr(self._schema, name)
 
     def compile(self, query: Query) -> Statement:
-        if isinstance(query, Bucketed):
+        if isinstance(query, Aggregated):
             raise Unsupported("it has no buckets")
         if isinstance(query, Raw):
             query = replace(

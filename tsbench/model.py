@@ -64,8 +64,14 @@ class Measurement:
 
     @property
     def nullable(self) -> bool:
-        """Whether a point may lack a field; it has all others."""
+        """Whether a point may lack a field."""
         return any(f.nullable for f in self.fields)
+
+    @property
+    def fields_to_count(self) -> tuple[str, ...]:
+        """Names of one or two fields of which each point has one at least: it lacks one at most if all are nullable."""
+        whole = [f.name for f in self.fields if not f.nullable]
+        return (whole[0],) if whole else self.field_names[:2]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,16 +168,6 @@ class _OfFields:
         return ("time", *(() if key is None else (key,)), *self.fields)
 
 
-@dataclass(frozen=True, slots=True)
-class _OfBuckets(_OfFields):
-    """A query for an aggregate of each field per time bucket of a window."""
-
-    aggregate: Aggregate
-    bucket_ns: int
-    window: Window
-    keys: tuple[str, ...] | None = None
-
-
 Comparator: TypeAlias = Literal[">", ">=", "<", "<=", "="]
 _COMPARE: dict[str, Callable[[Any, float], Any]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq,
@@ -192,31 +188,80 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class Tagged:
+    """A condition on a row's series: its tag has one of the values, which are texts that are not empty."""
+
+    tag: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Raw(_OfFields):
     """A query for stored rows: time, key (if the measurement has one), fields. `keys` None means every series.
 
-    Only rows for which all conditions of `where` hold are wanted.
+    Only rows for which all conditions of `where` hold are wanted, of series for which those of `tagged` do.
     """
 
     window: Window
     keys: tuple[str, ...] | None = None
     where: tuple[Condition, ...] = ()
+    tagged: tuple[Tagged, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Bucketed(_OfBuckets):
-    """A query for an aggregate of each field per time bucket, over all chosen series together: time, fields.
+class Aggregated:
+    """A query for aggregates of the chosen rows of a window: time (if there are buckets), the tags of `by`, values.
 
-    Buckets are aligned to the epoch (UTC): a point at t belongs to the bucket that starts at t - t mod bucket_ns. A
-    bucket without points has no row.
+    `values` are pairs of an aggregate and a field. Buckets are aligned to the epoch (UTC): a point at t belongs to the
+    bucket that starts at t - t mod bucket_ns. There is a row for each bucket and group of series with the same tags
+    that has points; without buckets the window is one. A field that no point of a group has counts 0, and has no other
+    aggregate (a sum of 0 will do). Rows are chosen as for `Raw`.
     """
 
-    by_key = False
+    measurement: Measurement
+    values: tuple[tuple[Aggregate, str], ...]
+    window: Window
+    bucket_ns: int | None = None
+    by: tuple[str, ...] = ()
+    keys: tuple[str, ...] | None = None
+    where: tuple[Condition, ...] = ()
+    tagged: tuple[Tagged, ...] = ()
 
+    @classmethod
+    def of(
+        cls,
+        measurement: Measurement,
+        fields: Sequence[str],
+        aggregate: Aggregate,
+        bucket_ns: int | None,
+        window: Window,
+        keys: tuple[str, ...] | None = None,
+        by: tuple[str, ...] = (),
+    ) -> Aggregated:
+        """Return a query for the same aggregate of several fields."""
+        return cls(measurement, tuple((aggregate, field) for field in fields), window, bucket_ns, by, keys)
 
-@dataclass(frozen=True, slots=True)
-class Grouped(_OfBuckets):
-    """A query for an aggregate of each field per time bucket and series: time, key, fields."""
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields, each once."""
+        return tuple(dict.fromkeys(field for _, field in self.values))
+
+    @property
+    def aggregates(self) -> frozenset[Aggregate]:
+        """The aggregates, each once."""
+        return frozenset(aggregate for aggregate, _ in self.values)
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """Names of the columns of values: of their fields, or `max_temp` where a field has several aggregates."""
+        if len(self.fields) == len(self.values):
+            return self.fields
+        return tuple(f"{aggregate}_{field}" for aggregate, field in self.values)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the answer's columns."""
+        return (*(("time",) if self.bucket_ns is not None else ()), *self.by, *self.value_names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +270,7 @@ class Latest(_OfFields):
 
     before_ns: int | None = None
     keys: tuple[str, ...] | None = None
+    tagged: tuple[Tagged, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +282,16 @@ class LatestBuckets(_OfFields):
     bucket_ns: int
     before_ns: int
     limit: int
+
+    @property
+    def values(self) -> tuple[tuple[Aggregate, str], ...]:
+        """Pairs of the aggregate and a field."""
+        return tuple((self.aggregate, field) for field in self.fields)
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """Names of the columns of values."""
+        return self.fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +340,7 @@ class Stored:
         return ("time", *m.tags, *m.own_tags, *m.field_names, OTHERS)
 
 
-Query: TypeAlias = Raw | Bucketed | Grouped | Latest | LatestBuckets | Analysis | Count | Stored
+Query: TypeAlias = Raw | Aggregated | Latest | LatestBuckets | Analysis | Count | Stored
 
 
 @dataclass(frozen=True, slots=True, eq=False)

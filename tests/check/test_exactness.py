@@ -19,9 +19,8 @@ from tsbench.check.questions import Names, Question, packed_answer
 from tsbench.check.rows import NewestTracker, RowTracker, StoredTracker
 from tsbench.model import (
     Aggregate,
-    Bucketed,
+    Aggregated,
     Field,
-    Grouped,
     Kind,
     Latest,
     LatestBuckets,
@@ -69,8 +68,9 @@ def verdict(query: Query, rows: list[tuple[Any, ...]], points: Slab) -> bool:
     trackers: dict[type, Callable[[], Any]] = {
         Raw: lambda: RowTracker(question, names),
         Latest: lambda: NewestTracker([question], names),
-        Bucketed: lambda: BucketTracker(question, names),
-        Grouped: lambda: GroupTracker([question], names),
+        Aggregated: lambda: (
+            GroupTracker([question], names) if query.columns[1] == "host" else BucketTracker(question, names)
+        ),
         LatestBuckets: lambda: NewestBucketTracker([question], names),
         Stored: lambda: StoredTracker(question, names),
     }
@@ -84,10 +84,10 @@ A, B, C, D = INTEGERS
 RIGHT: list[tuple[Query, list[tuple[Any, ...]]]] = [
     (Raw(M, ("n",), WINDOW), [(10, "a", A), (10, "b", B), (20, "a", C), (20, "b", D)]),
     (Latest(M, ("n",)), [(20, "a", C), (20, "b", D)]),
-    (Bucketed(M, ("n",), "max", 100, WINDOW), [(0, D)]),
-    (Bucketed(M, ("n",), "min", 100, WINDOW), [(0, C)]),
-    (Grouped(M, ("n",), "max", 100, WINDOW), [(0, "a", A), (0, "b", D)]),
-    (Grouped(M, ("n",), "min", 100, WINDOW), [(0, "a", C), (0, "b", B)]),
+    (Aggregated.of(M, ("n",), "max", 100, WINDOW), [(0, D)]),
+    (Aggregated.of(M, ("n",), "min", 100, WINDOW), [(0, C)]),
+    (Aggregated.of(M, ("n",), "max", 100, WINDOW, None, M.tags[:1]), [(0, "a", A), (0, "b", D)]),
+    (Aggregated.of(M, ("n",), "min", 100, WINDOW, None, M.tags[:1]), [(0, "a", C), (0, "b", B)]),
     (LatestBuckets(M, ("n",), "max", 100, 100, 5), [(0, D)]),
     (
         Stored(M),
@@ -131,7 +131,7 @@ def test_sums_and_means_have_the_bound_of_their_rounding_and_no_more(
     exact = math.fsum(floats) / (n if aggregate == "mean" else 1)
     bound = ROUNDING * largest * (n if aggregate == "mean" else n * n)
     for query in (
-        Bucketed(M, ("x",), aggregate, 100, WINDOW),
+        Aggregated.of(M, ("x",), aggregate, 100, WINDOW),
         LatestBuckets(M, ("x",), aggregate, 100, 100, 5),
     ):
         for value, is_right in ((exact, True), (exact + 3 * bound, False), (exact - 3 * bound, False)):

@@ -11,7 +11,7 @@ from tsbench.check.answers import READBACK_ROWS, Answers, _windows, ask, given_a
 from tsbench.check.audit import account, count_stored
 from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
-from tsbench.model import Bucketed, Latest, OpError, Outcome, Raw, Rows, Stored
+from tsbench.model import Aggregated, Latest, OpError, Outcome, Raw, Rows, Stored
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.targets.base import Statement, Unsupported
 from tsbench.testing.schemas import KEEP, REPLACE
@@ -250,7 +250,7 @@ def test_the_newest_rows_of_some_keys_are_those_keys() -> None:
 
 def test_a_window_of_the_load_does_not_change_while_writes_go_on() -> None:
     key = gold(*WROTE_ALL, (1, 0, 0, 12, UNKNOWN))
-    query = Bucketed(CPU, CPU.field_names[:1], "max", MINUTE_NS, key.loaded, None)
+    query = Aggregated.of(CPU, CPU.field_names[:1], "max", MINUTE_NS, key.loaded, None)
     for session in (database(), database(*BLOCKS)):
         assert key.check(query, session.answer(query), quiet=False) is None
 

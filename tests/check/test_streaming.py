@@ -14,7 +14,7 @@ from tests.examples import examples
 from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
 from tsbench.check.questions import Question
-from tsbench.model import Bucketed, Condition, Grouped, Latest, LatestBuckets, Raw, Rows, Window
+from tsbench.model import Aggregated, Condition, Latest, LatestBuckets, Raw, Rows, Tagged, Window
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.testing.oracle import Oracle
 from tsbench.testing.stand import START_NS
@@ -94,17 +94,41 @@ def queries_of(world: World, rng: np.random.Generator, loaded: int) -> list[Quer
         found += [
             Raw(measurement, fields, window, keys),
             Raw(measurement, fields, window, keys, where),
-            Bucketed(measurement, fields, aggregate, bucket_ns, window, keys),
-            Grouped(measurement, fields, aggregate, bucket_ns, window, keys),
+            Aggregated.of(measurement, fields, aggregate, bucket_ns, window, keys),
+            Aggregated.of(measurement, fields, aggregate, bucket_ns, window, keys, measurement.tags[:1]),
             LatestBuckets(measurement, fields, aggregate, bucket_ns, window.end_ns, int(rng.integers(1, 6))),
         ]
+        values = tuple((how, name) for how, name in zip(rng.permutation(AGGREGATES).tolist(), fields, strict=False))
+        by = tuple(rng.permutation(measurement.tags).tolist()[: int(rng.integers(0, 3))])
+        tagged: tuple[Tagged, ...] = ()
+        if len(measurement.tags) > 1:
+            texts = world.texts(measurement.tags[-1])
+            tagged = (Tagged(measurement.tags[-1], tuple(rng.choice(texts, min(2, len(texts)), replace=False))),)
+        found += [
+            Aggregated(measurement, values, window, bucket_ns, by, keys),
+            Aggregated(measurement, values, window, None, by, keys, where),
+            Aggregated(
+                measurement,
+                tuple(dict.fromkeys((*values, ("max", fields[-1])))),
+                window,
+                bucket_ns,
+                by,
+                None,
+                where,
+                tagged,
+            ),
+            Raw(measurement, fields, window, keys, where, tagged),
+        ]
         if before_ns is not None:
-            found.append(Latest(measurement, fields, before_ns, keys))
+            found += [
+                Latest(measurement, fields, before_ns, keys),
+                Latest(measurement, fields, before_ns, None, tagged),
+            ]
     return found
 
 
 def spoilt(rows: Rows, rng: np.random.Generator) -> list[Rows]:
-    """Return answers that are wrong: a row too few, one too many, another value, time or key."""
+    """Return answers that are wrong: a row too few, one too many, another value, time, tag or key."""
     records = list(rows.records)
     if not records:
         return []
@@ -114,7 +138,7 @@ def spoilt(rows: Rows, rng: np.random.Generator) -> list[Rows]:
         [*records[:i], *records[i + 1 :]],
         [*records, row],
         [*records[:i], (*row[:-1], row[-1] * 1.001 + 1), *records[i + 1 :]],
-        [*records[:i], (row[0] + 1, *row[1:]), *records[i + 1 :]],
+        [*records[:i], (row[0] + ("x" if isinstance(row[0], str) else 1), *row[1:]), *records[i + 1 :]],
         [*records[:i], (*row[:-1], None), *records[i + 1 :]],
         [*records[:i], (*row[:-1], str(row[-1])), *records[i + 1 :]],
         [],

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pytest
@@ -47,6 +47,15 @@ def points(of: World, ticks: int = 200) -> dict[str, Batch]:
 
 
 # --- the points -------------------------------------------------------------------------------------------------------
+
+
+def test_points_lack_fields_as_often_as_the_file_says() -> None:
+    fields = points(world(PUMPS.parent / "gaps.toml"), 500)["pump"].fields
+    assert np.isnan(fields["gap"]).mean() == pytest.approx(0.4, abs=0.02)
+    assert np.isnan(fields["vib"]).mean() == pytest.approx(0.9, abs=0.02)
+    assert not np.isnan(fields["twice"]).any(), "an expression uses the value that is not stored"
+    there = ~np.isnan(fields["gap"])
+    assert np.array_equal(fields["twice"][there], np.round(fields["gap"][there] * 2, 2))
 
 
 def test_fields_are_what_the_file_says() -> None:
@@ -109,7 +118,7 @@ def test_a_specification_is_complete_without_the_file(tmp_path: Path) -> None:
     again = RunSpec.model_validate(json.loads(cell.model_dump_json(by_alias=True)))
     assert again == cell
     loaded = Window(cell.world.start, cell.world.start + cell.load.window)
-    for kind in ("hot-pumps", "hourly", "newest", "open-valves", "last-buckets"):
+    for kind in KINDS:
         first, second = (queries.make(kind, one.world_at(), loaded, 1, 3) for one in (cell, again))
         assert first == second
 
@@ -163,7 +172,16 @@ query = "newest"
 query = "open-valves"
 [[op]]
 query = "last-buckets"
+[[op]]
+query = "site-load"
+[[op]]
+query = "models"
+[[op]]
+query = "site-now"
+[[op]]
+query = "common"
 """
+KINDS = [*re.findall(r'query = "(.*)"', SCENARIO)]
 COMPARISONS = get_args(Comparator)
 TARGETS = [
     pytest.param(name, marks=[getattr(pytest.mark, mark)] if mark else [])
@@ -175,6 +193,18 @@ TARGETS = [
 ]  # fmt: skip
 
 
+def answers_of_a_run(text: str, place: Path, said: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """Run a scenario beside the use cases, and return what its answers' check says."""
+    for path in PUMPS.parent.glob("*.toml"):
+        (place / path.name).write_text(path.read_text())
+    (place / "s.toml").write_text(text)
+    code = main(["run", str(place / "s.toml"), "--out", str(place / "results")])
+    (path,) = (place / "results").glob("*/*/summary.json")
+    answers: dict[str, Any] = json.loads(path.read_text())["validity"]["checks"]["answers"]
+    assert (answers["state"], answers["counts"]["wrong"]) == ("valid", 0), (code, answers, said.readouterr())
+    return answers
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_own_data_and_own_queries_are_right_on_every_database(
@@ -183,15 +213,25 @@ def test_own_data_and_own_queries_are_right_on_every_database(
     text = SCENARIO.replace('"sqlite"', f'"{target}"')
     if target == "victoriametrics":  # which has no floats of so many digits, and says so
         text = text.replace("scale = 20", "scale = 20\ndecimals = 4")
-    (tmp_path / "pumps.toml").write_text(TEXT)
+    assert answers_of_a_run(text, tmp_path, capsys)["counts"]["checked"] >= 9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_points_may_lack_fields_on_databases_that_hold_such(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinds = ("rows", "newest", "sites", "gaps", "whole")
+    ops = "".join(f'[[op]]\nquery = "{kind}"\n' for kind in kinds)
+    text = SCENARIO.replace("pumps.toml", "gaps.toml").replace('"sqlite"', f'"{target}"')
+    text = text[: text.index('[[op]]\nquery = "hot-pumps"')] + ops
+    if target not in {"mongodb", "victoriametrics"}:
+        assert answers_of_a_run(text, tmp_path, capsys)["counts"]["checked"] >= len(kinds)
+        return
+    (tmp_path / "gaps.toml").write_text((PUMPS.parent / "gaps.toml").read_text())
     (tmp_path / "s.toml").write_text(text)
-    code = main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")])
-    said = capsys.readouterr()
-    (path,) = (tmp_path / "results").glob("*/*/summary.json")
-    checks = json.loads(path.read_text())["validity"]["checks"]
-    assert checks["answers"]["state"] == "valid", (code, said.out, said.err)
-    assert checks["answers"]["counts"]["wrong"] == 0
-    assert checks["answers"]["counts"]["checked"] >= 5
+    assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == 2
+    says(complaint(capsys.readouterr().err), "s.toml: world.use_case", "holds no points that lack a field", "'gap'")
 
 
 def test_a_use_case_goes_through_the_phases_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,18 +239,18 @@ def test_a_use_case_goes_through_the_phases_one_by_one(tmp_path: Path, capsys: p
     endpoint = f"sqlite://{tmp_path / 'x.db'}"
     of_world = ["--use-case", str(tmp_path / "pumps.toml"), "--scale", "10", "--end", "2016-01-01T01:00:00Z"]
     points, asked = str(tmp_path / "points.zst"), str(tmp_path / "q.jsonl")
-    kinds = [word for kind in ("hot-pumps", "hourly", "newest", "open-valves") for word in ("--type", kind)]
+    kinds = [word for kind in KINDS for word in ("--type", kind)]
     place = ["--endpoint", endpoint]
     for words in (
         ["generate", *of_world, "--out", points],
         ["load", "sqlite", points, *place, "--out", str(tmp_path / "r")],
-        ["queries", *of_world, *kinds, "--count", "40", "--out", asked],
+        ["queries", *of_world, *kinds, "--count", "54", "--out", asked],
         ["query", "sqlite", asked, *place, "--out", str(tmp_path / "r")],
     ):
         assert main(words) == 0, (words, capsys.readouterr().err)
     (tmp_path / "pumps.toml").unlink()  # the file of queries has what it says
     assert main(["validate", "sqlite", asked, *place]) == 0, capsys.readouterr()
-    says(capsys.readouterr().out, "40 of 40 answers are right")
+    says(capsys.readouterr().out, "54 of 54 answers are right")
 
 
 OF_DEVOPS = """
@@ -219,7 +259,7 @@ world = { use_case = "devops", scale = 4, streams = 2 }
 load.window = "20m"
 drive = { users = 1, warmup = "0s", duration = "1s" }
 target.name = "sqlite"
-op = [{ query = "busy" }, { query = "read" }]
+op = [{ query = "busy" }, { query = "read" }, { query = "datacenters" }]
 [[query]]
 name = "busy"
 select = ["usage_user", "usage_system"]
@@ -233,6 +273,11 @@ select = ["sum(reads)"]
 by = ["hostname"]
 bucket = "1m"
 share = 1.0
+[[query]]
+name = "datacenters"
+select = ["mean(usage_user)", "max(usage_user)"]
+by = ["region", "datacenter"]
+share = 1.0
 """
 
 
@@ -240,14 +285,9 @@ share = 1.0
 def test_a_scenario_may_ask_queries_of_its_own_about_a_built_in_use_case(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "s.toml").write_text(OF_DEVOPS)
-    main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")])
-    said = capsys.readouterr()
+    answers_of_a_run(OF_DEVOPS, tmp_path, capsys)
     (path,) = (tmp_path / "results").glob("*/*/summary.json")
-    summary = json.loads(path.read_text())
-    answers = summary["validity"]["checks"]["answers"]
-    assert (answers["state"], answers["counts"]["wrong"]) == ("valid", 0), said.err
-    assert {*summary["measured"]["ops"]} >= {"busy", "read"}
+    assert {*json.loads(path.read_text())["measured"]["ops"]} >= {"busy", "read", "datacenters"}
 
 
 @pytest.mark.parametrize(
@@ -256,7 +296,7 @@ def test_a_scenario_may_ask_queries_of_its_own_about_a_built_in_use_case(
         ('"busy"\nselect', '"lastpoint"\nselect', "query.lastpoint: is the name of a built-in query"),
         ("usage_user > 50", "usage_usr > 50", "query.busy.where: 'cpu' has no field 'usage_usr'; did you mean"),
         ('of = "diskio"', 'of = "diskoi"', "query.read.of: there is no measurement 'diskoi'; did you mean 'diskio'?"),
-        ('by = ["hostname"]', 'by = ["region"]', "'region' is not the key 'hostname'"),
+        ('by = ["hostname"]', 'by = ["regoin"]', "query.read.by: there is no tag 'regoin'; did you mean 'region'?"),
         ('"devops",', '"devops", form = "pareto",', "there is no form 'pareto'"),
         ('query = "busy"', 'query = "bussy"', "there is no query 'bussy'; did you mean 'busy'?"),
         ("bucket =", "buckets =", "query.1.buckets: unknown key; did you mean 'bucket'?"),
@@ -292,23 +332,36 @@ def use_cases(draw: st.DrawFn) -> dict[str, object]:
     names = [f"f{i}" for i in range(draw(st.integers(1, 4)))]
     fields = {name: draw(process) | {"type": draw(st.sampled_from(["float", "int"]))} for name in names}
     fields = {name: field | ({"decimals": 3} if field["type"] == "float" else {}) for name, field in fields.items()}
+    gaps = ["mean(gap)", "count(gap)", "max(gap)"] if draw(st.booleans()) else []
+    if gaps:
+        fields["gap"] = {"uniform": [0, 9], "decimals": 2, "null": draw(st.sampled_from([0.02, 0.5, 0.98]))}
     fields["sum"] = {"is": " + ".join(names), "decimals": 3}
-    some = draw(st.lists(st.sampled_from([*fields]), min_size=1, max_size=3, unique=True))
-    aggregate = draw(st.sampled_from(["max", "min", "mean", "sum", "count"]))
+    some = draw(st.lists(st.sampled_from([*names, "sum"]), min_size=1, max_size=3, unique=True))
+    rows = [*some, *(["gap"] if gaps else [])]
+    aggregate = draw(st.sampled_from(["max", "mean", "sum", "count"]))
     aggregates = [f"{aggregate}({name})" for name in some]
     bucket = draw(st.sampled_from(["30s", "1m", "7m"]))
     compared = f"{some[0]} {draw(st.sampled_from(COMPARISONS))} {draw(number)}"
     asked = [
-        {"name": "rows", "select": some, "window": "5m", "series": draw(st.integers(1, 3))},
+        {"name": "rows", "select": rows, "window": "5m", "series": draw(st.integers(1, 3))},
         {
             "name": "above",
-            "select": some,
+            "select": rows,
             "where": [compared, "sum < 90"],
             "share": 1.0,
         },
         {"name": "together", "select": aggregates, "bucket": bucket, "window": "8m"},
-        {"name": "each", "select": aggregates, "bucket": bucket, "by": ["unit"], "share": 0.5},
-        {"name": "newest", "select": some, "newest": True},
+        {"name": "each", "select": [*aggregates, *gaps], "bucket": bucket, "by": ["unit"], "share": 0.5},
+        {"name": "newest", "select": rows, "newest": True},
+        {
+            "name": "by-kind",
+            "select": [*aggregates, f"min({some[-1]})", *gaps],
+            "by": draw(st.permutations(["kind", "unit"]))[: draw(st.integers(0, 2))],
+            "where": draw(st.sampled_from([[], [compared], ["kind = 'x'"]])),
+            "share": draw(st.floats(0.1, 1.0)),
+            **draw(st.sampled_from([{}, {"bucket": bucket}])),
+        },
+        {"name": "of-kind", "select": rows, "draw": {"kind": 1}, "newest": draw(st.booleans())},
         {"name": "last", "select": aggregates, "bucket": "1m", "newest": True, "limit": draw(st.integers(1, 4))},
     ]
     tags = {"unit": {"number": "u{}"}, "kind": {"of": ["x", "y z"]}}
@@ -377,12 +430,22 @@ def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, obje
             "is: it depends on itself",
         ),
         ('select = ["temp", "power"]', 'select = ["tempo"]', "query.hot-pumps.select: 'pump' has no field 'tempo'"),
-        ('where = ["temp > 41.5"', 'where = ["temp like 41.5"', "is not FIELD > NUMBER (or >= < <= =)"),
+        ('where = ["temp > 41.5"', 'where = ["temp like 41.5"', "is neither FIELD > NUMBER (or >= < <= =) nor TAG"),
         ('where = ["temp > 41.5"', 'where = ["tmp > 41.5"', "'pump' has no field 'tmp'; did you mean 'temp'?"),
-        ('by = ["pump"]', 'by = ["site"]', "'site' is not the key 'pump'; other tags are not there yet"),
-        ('bucket = "10m"\n', "", "bucket: is missing; an aggregate is of time buckets"),
-        ('"max(power)"', '"min(power)"', "needs fields alone, or the same aggregate of each"),
-        ('"max(power)"', '"max(temp)"', "a field stands twice"),
+        ('by = ["pump"]', 'by = ["sight"]', "query.hourly.by: there is no tag 'sight'; did you mean 'site'?"),
+        ('by = ["pump"]', 'by = ["pump", "pump"]', "query.hourly.by: a tag stands twice"),
+        ('"max(power)"', '"power"', "needs fields alone, or aggregates alone, such as max(temp)"),
+        ('"max(power)"', '"max(temp)"', "an aggregate stands twice"),
+        ("draw = { site = 2 }", "draw = { pump = 2 }", "query.site-load.draw: 'pump' is the key; say series = 2"),
+        ("draw = { site = 2 }", "draw = { model = 9 }", "query.site-load.draw: 'model' has 3 values, not 9"),
+        ("draw = { site = 2 }", "draw = { side = 1 }", "query.site-load.draw: there is no tag 'side'"),
+        ("model = 'A7' or 'B2'", "model = 'A8'", "query.common.where: 'model' is never 'A8'; there are A7, B2, C"),
+        ("model = 'A7' or 'B2'", "model = A7", "is neither FIELD > NUMBER (or >= < <= =) nor TAG = 'TEXT'"),
+        ("newest = true\ndraw", 'newest = true\nwhere = ["temp > 3"]\ndraw', "is chosen by tags alone, not by its"),
+        ('select = ["sum(energy)"]', 'select = ["sum(energy)", "max(rpm)"]', "the same aggregate of each field"),
+        ("entropy = 12", "entropy = 12, null = 1.5", "noise.null: must be less than 1"),
+        ("entropy = 12", 'entropy = 12, null = 0.1, type = "int"', "null: belongs to floats that are stored"),
+        ("decimals = 1 } }", "decimals = 1, null = 0.5 } }", "fields: all have null; one has to be in each point"),
         ("share = 1.0", 'share = 1.0\nwindow = "1m"', "share: needs no window"),
         ("share = 1.0", "share = 1.5", "share: must be at most 1"),
         ("series = 5", 'popularity = "zipf"', "popularity: needs series"),

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tsbench.model import (
-    Bucketed,
+    Aggregated,
     Condition,
     Count,
-    Grouped,
     Latest,
     LatestBuckets,
     Query,
@@ -44,10 +43,12 @@ QUERIES: dict[str, Query] = {
     "raw rows": Raw(CPU, ("busy", "load"), HOUR),
     "raw rows of two hosts": Raw(CPU, ("busy",), HOUR, TWO),
     "raw rows of a measurement without tags": Raw(LAG, ("kb",), HOUR),
-    "maximum by minute of two hosts": Bucketed(CPU, ("busy", "load"), "max", MINUTE, HOUR, TWO),
-    "mean by minute of a measurement without tags": Bucketed(LAG, ("kb",), "mean", MINUTE, HOUR),
-    "mean by minute and host": Grouped(CPU, ("busy",), "mean", MINUTE, HOUR),
-    "count by half a second and host, of two hosts": Grouped(CPU, ("busy",), "count", S // 2, HOUR, TWO),
+    "maximum by minute of two hosts": Aggregated.of(CPU, ("busy", "load"), "max", MINUTE, HOUR, TWO),
+    "mean by minute of a measurement without tags": Aggregated.of(LAG, ("kb",), "mean", MINUTE, HOUR),
+    "mean by minute and host": Aggregated.of(CPU, ("busy",), "mean", MINUTE, HOUR, None, ("host",)),
+    "count by half a second and host, of two hosts": Aggregated.of(
+        CPU, ("busy",), "count", S // 2, HOUR, TWO, ("host",)
+    ),
     "newest row of every host": Latest(CPU, ("busy", "load")),
     "newest row of two hosts before a time": Latest(CPU, ("busy",), HOUR.end_ns, TWO),
     "newest row of a measurement without tags": Latest(LAG, ("kb",)),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workload.test_world import spec
-from tsbench.model import Analysis, Bucketed, Condition, Grouped, Latest, LatestBuckets, Raw, Window
+from tsbench.model import Aggregated, Analysis, Condition, Latest, LatestBuckets, Raw, Window
 from tsbench.workload.queries import HOUR_NS, MINUTE_NS, QUERIES, fit, make
 from tsbench.workload.world import World
 
@@ -20,33 +20,34 @@ STOCKS = World(spec("stocks", scale=3))
 TRUCKS = World(spec("iot", scale=40, form="peer"))
 STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000)
 
-#                          type, hours, bucket, aggregate, keys, fields: as the peers' code has them
+#                          by host, hours, bucket, aggregate, keys, fields: as the peers' code has them
 CPU_KINDS = {
-    "single-groupby-1-1-1": (Bucketed, 1, MINUTE_NS, "max", 1, 1),
-    "single-groupby-1-1-12": (Bucketed, 12, MINUTE_NS, "max", 1, 1),
-    "single-groupby-1-8-1": (Bucketed, 1, MINUTE_NS, "max", 8, 1),
-    "single-groupby-5-1-1": (Bucketed, 1, MINUTE_NS, "max", 1, 5),
-    "single-groupby-5-1-12": (Bucketed, 12, MINUTE_NS, "max", 1, 5),
-    "single-groupby-5-8-1": (Bucketed, 1, MINUTE_NS, "max", 8, 5),
-    "cpu-max-all-1": (Bucketed, 8, HOUR_NS, "max", 1, 10),
-    "cpu-max-all-8": (Bucketed, 8, HOUR_NS, "max", 8, 10),
-    "cpu-max-all-32-24": (Bucketed, 24, HOUR_NS, "max", 32, 10),
-    "double-groupby-1": (Grouped, 12, HOUR_NS, "mean", None, 1),
-    "double-groupby-5": (Grouped, 12, HOUR_NS, "mean", None, 5),
-    "double-groupby-all": (Grouped, 12, HOUR_NS, "mean", None, 10),
+    "single-groupby-1-1-1": (False, 1, MINUTE_NS, "max", 1, 1),
+    "single-groupby-1-1-12": (False, 12, MINUTE_NS, "max", 1, 1),
+    "single-groupby-1-8-1": (False, 1, MINUTE_NS, "max", 8, 1),
+    "single-groupby-5-1-1": (False, 1, MINUTE_NS, "max", 1, 5),
+    "single-groupby-5-1-12": (False, 12, MINUTE_NS, "max", 1, 5),
+    "single-groupby-5-8-1": (False, 1, MINUTE_NS, "max", 8, 5),
+    "cpu-max-all-1": (False, 8, HOUR_NS, "max", 1, 10),
+    "cpu-max-all-8": (False, 8, HOUR_NS, "max", 8, 10),
+    "cpu-max-all-32-24": (False, 24, HOUR_NS, "max", 32, 10),
+    "double-groupby-1": (True, 12, HOUR_NS, "mean", None, 1),
+    "double-groupby-5": (True, 12, HOUR_NS, "mean", None, 5),
+    "double-groupby-all": (True, 12, HOUR_NS, "mean", None, 10),
 }
 
 
 @pytest.mark.parametrize("name", sorted(CPU_KINDS))
 @pytest.mark.parametrize("world", [WORLD, World(spec("devops", scale=40))], ids=["cpu-only", "devops"])
 def test_aggregates_are_those_of_the_peers(name, world):
-    kind, hours, bucket_ns, aggregate, keys, fields = CPU_KINDS[name]
+    by_key, hours, bucket_ns, aggregate, keys, fields = CPU_KINDS[name]
     query = make(name, world, LOADED, 1, 0)
-    assert isinstance(query, Bucketed | Grouped)
-    assert isinstance(query, kind)
+    assert isinstance(query, Aggregated)
+    assert query.by == (("hostname",) if by_key else ())
     assert query.measurement.name == "cpu"
     assert query.window.length_ns == hours * HOUR_NS
-    assert (query.bucket_ns, query.aggregate) == (bucket_ns, aggregate)
+    assert query.bucket_ns == bucket_ns
+    assert query.aggregates == {aggregate}
     assert (query.keys and len(query.keys)) == keys
     assert query.fields == query.measurement.field_names[:fields]
 
@@ -93,8 +94,13 @@ def test_stocks_have_the_studys_day_and_daily_mean():
     assert isinstance(day, Raw)
     assert (day.window.length_ns, day.keys) == (24 * HOUR_NS, None)
     daily = make("prices-daily", STOCKS, LOADED, 1, 0)
-    assert isinstance(daily, Grouped)
-    assert (daily.aggregate, daily.bucket_ns, daily.window, daily.keys) == ("mean", 24 * HOUR_NS, LOADED, None)
+    assert isinstance(daily, Aggregated)
+    assert (daily.values, daily.bucket_ns, daily.window, daily.keys) == (
+        (("mean", "price"),),
+        24 * HOUR_NS,
+        LOADED,
+        None,
+    )
 
 
 #       hours (0: all that is loaded), and what it is about
@@ -138,7 +144,7 @@ def test_a_query_is_a_function_of_its_number_and_lies_within_the_data(name, seed
     if isinstance(query, Analysis):
         assert LOADED.start_ns <= query.window.start_ns < query.window.end_ns <= LOADED.end_ns
         assert query.window.start_ns % step_ns == 0
-    if isinstance(query, Raw | Bucketed | Grouped):
+    if isinstance(query, Raw | Aggregated):
         window = query.window
         assert LOADED.start_ns <= window.start_ns < window.end_ns <= LOADED.end_ns
         assert window.start_ns % step_ns == window.end_ns % step_ns == 0
@@ -148,7 +154,7 @@ def test_a_query_is_a_function_of_its_number_and_lies_within_the_data(name, seed
 
 def test_windows_begin_finer_than_a_second_and_every_host_is_chosen():
     queries = [make("single-groupby-1-8-1", WORLD, LOADED, 1, number) for number in range(300)]
-    found = [query for query in queries if isinstance(query, Bucketed)]
+    found = [query for query in queries if isinstance(query, Aggregated)]
     assert len({query.window.start_ns % 10**9 for query in found}) > 290
     assert {key for query in found for key in query.keys or ()} == set(WORLD.keys())
     assert max(q.window.end_ns for q in found) > LOADED.end_ns - HOUR_NS

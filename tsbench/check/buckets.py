@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tsbench.check.comparison import Difference
     from tsbench.check.points import Slab
     from tsbench.check.questions import Checked, Names, Question
-    from tsbench.model import Aggregate, Bucketed, Grouped, LatestBuckets, Measurement
+    from tsbench.model import Aggregate, Aggregated, LatestBuckets, Measurement
 
 FloatColumn: TypeAlias = "NDArray[np.float64]"
 REDUCE: dict[str, np.ufunc] = {
@@ -60,19 +61,20 @@ class _Columns:
 
     def answer(
         self,
-        query: Bucketed | Grouped | LatestBuckets,
+        query: Aggregated | LatestBuckets,
+        aggregate: Aggregate,
         time_ns: NDArray[np.int64],
         series: NDArray[np.int64],
         values: Sequence[NDArray[Any]],
         counts: FloatColumn,
     ) -> Packed:
         """Return the rows of an answer, from what was added up of the query's fields and the number of points."""
-        if query.aggregate in _EXACT:
+        if aggregate in _EXACT:
             return Packed.of(time_ns, series, values)
-        if query.aggregate == "count":
+        if aggregate == "count":
             return Packed.of(time_ns, series, [counts] * len(query.fields))
         largest = np.array([self._largest[name] for name in query.fields])
-        means = query.aggregate == "mean"
+        means = aggregate == "mean"
         packed = Packed.of(time_ns, series, [added / counts for added in values] if means else values)
         packed.within = (counts if means else counts**2)[:, None] * (ROUNDING * largest)
         return packed
@@ -89,16 +91,17 @@ def rows_of(slab: Slab, scale: int, low: int, high: int, chosen: NDArray[np.bool
 
 
 class BucketTracker(WindowTracker):
-    """Aggregates of one `Bucketed` query, over all its series together."""
+    """One aggregate of some fields by bucket, over all series of one query together."""
 
-    def __init__(self, question: Question[Bucketed], names: Names) -> None:
+    def __init__(self, question: Question[Aggregated], names: Names) -> None:
         self._query = query = question.query
+        self._bucket_ns, (self._aggregate,) = query.bucket_ns or 1, query.aggregates
         super().__init__(question, names, query.window.start_ns, query.window.end_ns)
         self._chosen = names.chosen(query)
-        self._first = query.window.start_ns // query.bucket_ns
-        buckets = (query.window.end_ns - 1) // query.bucket_ns - self._first + 1
-        self._columns = _Columns(query.measurement, query.fields, [query.aggregate])
-        self._values = self._columns.nothing(query.aggregate, buckets)
+        self._first = query.window.start_ns // self._bucket_ns
+        buckets = (query.window.end_ns - 1) // self._bucket_ns - self._first + 1
+        self._columns = _Columns(query.measurement, query.fields, [self._aggregate])
+        self._values = self._columns.nothing(self._aggregate, buckets)
         self._counts = np.zeros(buckets)
 
     def add(self, slab: Slab, known: Slab) -> None:  # unknown writes are after the load
@@ -107,26 +110,26 @@ class BucketTracker(WindowTracker):
         if low == high:
             return
         rows = rows_of(known, self._names.scale, low, high, self._chosen)
-        buckets = known.time_ns[rows] // query.bucket_ns - self._first
+        buckets = known.time_ns[rows] // self._bucket_ns - self._first
         if not len(buckets):
             return
         starts = np.concatenate([[0], np.flatnonzero(np.diff(buckets)) + 1])
         where = buckets[starts]
         self._counts[where] += np.diff(starts, append=len(buckets))
-        if query.aggregate == "count":
+        if self._aggregate == "count":
             return
-        reduce = REDUCE[query.aggregate]
+        reduce = REDUCE[self._aggregate]
         self._columns.note(known, rows)
         for name, values in zip(query.fields, self._values, strict=True):
-            points = self._columns.of(known, name, query.aggregate)[rows]
+            points = self._columns.of(known, name, self._aggregate)[rows]
             values[where] = reduce(values[where], reduce.reduceat(points, starts))
 
     def _difference_found(self) -> Difference | None:
         query = self._query
         some = np.flatnonzero(self._counts)
-        times, series = (some + self._first) * query.bucket_ns, np.zeros(len(some), dtype=np.int64)
+        times, series = (some + self._first) * self._bucket_ns, np.zeros(len(some), dtype=np.int64)
         values = [of_field[some] for of_field in self._values]
-        expected = self._columns.answer(query, times, series, values, self._counts[some])
+        expected = self._columns.answer(query, self._aggregate, times, series, values, self._counts[some])
         return compare_answer(self._question, expected, self._names)
 
 
@@ -142,19 +145,19 @@ class _Segment:
 
 
 class GroupTracker(Tracker):
-    """Aggregates per series for `Grouped` queries with the same measurement and buckets.
+    """One aggregate of some fields per bucket and series, for queries with the same measurement and buckets.
 
     Time is cut where a bucket or a window begins or ends. What lies between two cuts is added up once for all queries,
     which put the segments of their windows together.
     """
 
-    def __init__(self, questions: Sequence[Question[Grouped]], names: Names) -> None:
+    def __init__(self, questions: Sequence[Question[Aggregated]], names: Names) -> None:
         self._names, self._scale = names, names.scale
         self._open = sorted(questions, key=lambda question: question.query.window.end_ns, reverse=True)
         queries = [question.query for question in questions]
-        self._bucket_ns = queries[0].bucket_ns
+        self._bucket_ns = queries[0].bucket_ns or 1
         fields = [name for name in queries[0].measurement.field_names if any(name in query.fields for query in queries)]
-        self._aggregates = sorted({query.aggregate for query in queries} - {"count"})
+        self._aggregates = sorted({*chain.from_iterable(query.aggregates for query in queries)} - {"count"})
         self._columns = _Columns(queries[0].measurement, fields, self._aggregates)
         self._starts = np.sort([query.window.start_ns for query in queries])
         self._ends = np.sort([query.window.end_ns for query in queries])
@@ -214,8 +217,9 @@ class GroupTracker(Tracker):
             first_ns = min((question.query.window.start_ns for question in self._open), default=until_ns)
             self._segments = {at: segment for at, segment in self._segments.items() if at >= first_ns}
 
-    def _answer(self, question: Question[Grouped]) -> Packed:
+    def _answer(self, question: Question[Aggregated]) -> Packed:
         query = question.query
+        (aggregate,) = query.aggregates
         parts: dict[int, list[_Segment]] = {}
         for start_ns, segment in self._segments.items():
             if query.window.start_ns <= start_ns < query.window.end_ns:
@@ -230,15 +234,15 @@ class GroupTracker(Tracker):
             times.append(np.full(len(some), bucket_ns))
             series.append(some)
             sizes.append(counts[some])
-            if query.aggregate != "count":
+            if aggregate != "count":
                 for of_field, place in zip(values, which, strict=True):
-                    parts_of = [segment.values[query.aggregate][place] for segment in segments]
-                    of_field.append(REDUCE[query.aggregate].reduce(parts_of)[some])
+                    parts_of = [segment.values[aggregate][place] for segment in segments]
+                    of_field.append(REDUCE[aggregate].reduce(parts_of)[some])
         if not times:
             return Packed.empty(len(which))
         together = [np.concatenate(of_field) for of_field in values if of_field]
         return self._columns.answer(
-            query, np.concatenate(times), np.concatenate(series), together, np.concatenate(sizes)
+            query, aggregate, np.concatenate(times), np.concatenate(series), together, np.concatenate(sizes)
         )
 
 
@@ -281,4 +285,4 @@ class NewestBucketTracker(MomentTracker):
         times = np.array([bucket * query.bucket_ns for bucket, _, _ in newest], dtype=np.int64)
         counts = np.array([count for _, count, _ in newest], dtype=np.float64)
         values = [np.array([added[place] for _, _, added in newest]) for place in range(len(query.fields))]
-        return self._columns.answer(query, times, np.zeros(len(times), dtype=np.int64), values, counts)
+        return self._columns.answer(query, query.aggregate, times, np.zeros(len(times), dtype=np.int64), values, counts)

@@ -62,7 +62,7 @@ class IncompleteRow:
     key: str | None
     time_ns: int
     given: Row
-    sent: tuple[float, ...]
+    sent: tuple[float | None, ...]
 
     @property
     def text(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tsbench.check.comparison import Difference
-from tsbench.model import Analysis, Bucketed, Grouped, Latest, LatestBuckets, Raw, Window
+from tsbench.model import Aggregated, Analysis, Latest, LatestBuckets, Raw, Window
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def unexpired(question: Question[Any], before_ns: int) -> Question[Any] | None:
     match query:
         case Raw():
             first_ns = before_ns
-        case Bucketed() | Grouped():
-            first_ns = -(-before_ns // query.bucket_ns) * query.bucket_ns
-        case LatestBuckets() | Analysis():
+        case Aggregated(bucket_ns=int(bucket_ns)):
+            first_ns = -(-before_ns // bucket_ns) * bucket_ns
+        case LatestBuckets() | Analysis() | Aggregated():
             return question if _first_ns(query) >= before_ns else None
         case Latest(before_ns=int()):
             return None if question.part is not None else _since(question, query, before_ns)
@@ -70,9 +70,9 @@ def unexpired(question: Question[Any], before_ns: int) -> Question[Any] | None:
     return _since(question, replace(query, window=Window(first_ns, query.window.end_ns)), first_ns)
 
 
-def _first_ns(query: LatestBuckets | Analysis) -> int:
+def _first_ns(query: LatestBuckets | Analysis | Aggregated) -> int:
     """Return the first time that a question is about."""
-    if isinstance(query, Analysis):
+    if not isinstance(query, LatestBuckets):
         return query.window.start_ns
     return query.before_ns - 2 * query.limit * query.bucket_ns  # twice its buckets' time: some may be empty
 

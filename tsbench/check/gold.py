@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from tsbench.check.aggregates import AggregateTracker, is_computed_alone
 from tsbench.check.buckets import BucketTracker, GroupTracker, NewestBucketTracker
 from tsbench.check.comparison import canonical, floats_of
 from tsbench.check.expiry import unexpired
@@ -18,9 +19,8 @@ from tsbench.check.questions import Names, Question, pack_rows, packed_answer
 from tsbench.check.rows import NewestTracker, RowTracker, StoredTracker
 from tsbench.check.trucks import TruckTracker
 from tsbench.model import (
+    Aggregated,
     Analysis,
-    Bucketed,
-    Grouped,
     Latest,
     LatestBuckets,
     Outcome,
@@ -83,7 +83,9 @@ class Gold:
         """Number of acknowledged points that may have expired when answers were last compared."""
         self._feed, self._ledger = feed, ledger
         keys = world.keys()
-        self._names_of_all = Names(keys, {key: series for series, key in enumerate(keys)}, world.spec.scale)
+        self._names_of_all = Names(
+            keys, {key: series for series, key in enumerate(keys)}, world.spec.scale, tags=world.tags()
+        )
         self._stored: int | None = None
         self.writes = bool(len(self._ledger))
 
@@ -202,8 +204,8 @@ class Gold:
         """Return what the questions of one tracker have in common; the question itself where it has one of its own."""
         query = question.query
         match query:
-            case Grouped():
-                return Grouped, query.measurement.name, query.bucket_ns
+            case Aggregated(by=(_, *_)) if not is_computed_alone(query):
+                return Aggregated, query.measurement.name, query.bucket_ns
             case LatestBuckets():
                 return replace(query, before_ns=0)
             case Analysis():
@@ -227,13 +229,15 @@ class Gold:
         names = self._names(first.query)
         if self._is_moving(first):
             return MovingTracker(group, names, loaded_ns=self.loaded.end_ns, shows_at_once=self._shows_at_once)
+        if isinstance(first.query, Aggregated):
+            if is_computed_alone(first.query):
+                return AggregateTracker(group[0], names)
+            return GroupTracker(group, names) if first.query.by else BucketTracker(group[0], names)
         of_one: dict[type, Callable[[Any, Names], Tracker]] = {
-            Bucketed: BucketTracker,
             Raw: RowTracker,
             Stored: StoredTracker,
         }
         of_several: dict[type, Callable[[Any, Names], Tracker]] = {
-            Grouped: GroupTracker,
             LatestBuckets: NewestBucketTracker,
             Latest: NewestTracker,
             Analysis: TruckTracker,

@@ -70,6 +70,7 @@ class MovingTracker(Tracker):
         scale = names.scale
         self._names, self._scale, self._loaded_ns = names, scale, loaded_ns
         self._fields = questions[0].query.fields
+        self._nullable = questions[0].query.measurement.nullable
         self._given: list[_Given] = []
         tables, lacks = [], []
         reached = 0
@@ -87,7 +88,7 @@ class MovingTracker(Tracker):
         )
         self._order = np.argsort(self._table.time_ns, kind="stable")
         self._sorted_ns = self._table.time_ns[self._order]
-        self._right: dict[int, tuple[float, ...]] = {}
+        self._right: dict[int, tuple[float | None, ...]] = {}
         """Of rows of the table that lack fields, by their place, the whole row that was sent."""
         self._found = np.full(len(self._table), _NOT_YET_SEEN, dtype=np.int8)
         self._compared = 0
@@ -163,11 +164,13 @@ class MovingTracker(Tracker):
         at = np.searchsorted(places, (wanted.time_ns - base) * self._scale + wanted.series)
         at = np.minimum(at, len(places) - 1)
         there = (stored.time_ns[at] == wanted.time_ns) & (stored.series[at] == wanted.series)
+        if self._nullable:
+            self._lacks[some] |= there[:, None] & np.isnan(wanted.values) & ~np.isnan(stored.take(at).values)
         lacks = self._lacks[some]
         right = there & (stored.take(at).equal(wanted) | lacks).all(axis=1)
         for i in np.flatnonzero(right & lacks.any(axis=1)).tolist():
             (row,) = stored.take(at[i : i + 1]).rows(None)
-            self._right[int(some[i])] = row[1:]
+            self._right[int(some[i])] = tuple(None if value != value else value for value in row[1:])  # noqa: PLR0124
         sent = np.zeros(len(some), dtype=np.int64) if slab.sent_ns is None else slab.sent_ns[rows[at]]
         self._found[some] = np.where(right, np.where(sent < self._ended_ns[some], _MATCHES, _SENT_LATER), _NEVER_SENT)
 

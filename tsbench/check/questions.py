@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tsbench.check.points import Slab
     from tsbench.check.sample import RowSample
     from tsbench.check.stored_rows import Located
-    from tsbench.model import Query
+    from tsbench.model import Codes, Query
 
 Answer: TypeAlias = Packed | Difference
 """An answer as columns, or a difference that says why it cannot be one."""
@@ -63,12 +63,13 @@ class Question(Generic[Q_co]):
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The keys of a world's `scale` series, and the number of each; answers have them if they are `keyed`."""
+    """The keys and tags of a world's `scale` series, and the number of each key; answers have keys if `keyed`."""
 
     every_key: Sequence[str]
     numbers: Mapping[str, int]
     scale: int
     keyed: bool = True
+    tags: Mapping[str, Codes] = field(default_factory=dict)
 
     @property
     def keys(self) -> Sequence[str] | None:
@@ -82,12 +83,22 @@ class Names:
 
     def chosen(self, query: Query) -> NDArray[np.bool_] | None:
         """Return a mask of the series that a query chooses, of shape (scale,); None: all."""
-        keys = getattr(query, "keys", None)
-        if keys is None:
+        keys, tagged = getattr(query, "keys", None), getattr(query, "tagged", ())
+        if keys is None and not tagged:
             return None
-        mask = np.zeros(self.scale, dtype=np.bool_)
-        mask[[self.numbers[key] for key in keys if key in self.numbers]] = True
+        mask = np.full(self.scale, keys is None)
+        mask[[self.numbers[key] for key in keys or () if key in self.numbers]] = True
+        for one in tagged:
+            codes = self.tags[one.tag]
+            mask &= np.array([value in one.values for value in codes.values])[codes.codes]
         return mask
+
+    def groups(self, by: Sequence[str]) -> tuple[list[tuple[str, ...]], NDArray[np.intp]]:
+        """Return the different values of some tags together, and the number of each series' ones, of shape (scale,)."""
+        texts = [*zip(*(self.tags[tag].tolist() for tag in by), strict=True)] or [()] * self.scale
+        numbers: dict[tuple[str, ...], int] = {}
+        codes = np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.intp)
+        return [*numbers], codes
 
 
 def packed_answer(query: Query, rows: Rows, names: Names) -> Answer:

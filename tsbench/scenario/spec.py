@@ -137,8 +137,9 @@ class RunSpec(Job):
             )
         if self.query and (layouts := layouts_of(self.world.spec())):
             case = case_of(self.world.spec())
-            stored = {layout.name: [field.name for field in layout.fields] for layout in layouts}
-            expect_answerable(self.query, stored, case.tags[0].name if case and case.tags else None)
+            stored = {layout.name: {field.name: field.nullable for field in layout.fields} for layout in layouts}
+            tags = {tag.name: tag.choices or None for tag in case.tags} if case else {}
+            expect_answerable(self.query, stored, tags)
         expect_sequence(self.event, self.drive, self.server)
         kinds = {op.name: "write" if op.query is None else "query" for op in self.op}
         expect_fit(self.gates, kinds, self.drive.loop)

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from tsbench.errors import UserMistake
-from tsbench.model import Condition, Kind
+from tsbench.model import Condition, Kind, Tagged
 from tsbench.model import Field as Column
 from tsbench.scenario.file import explain, odd_text, read_document
 from tsbench.scenario.types import FILE, DurationNs, Part
@@ -26,7 +26,7 @@ from tsbench.workload.use_cases import USE_CASES
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tsbench.model import Comparator, Query
+    from tsbench.model import Aggregate, Comparator, Query
     from tsbench.workload.layout import Pick
     from tsbench.workload.processes import Draw, Process
     from tsbench.workload.random_numbers import Floats
@@ -35,6 +35,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 _TAKEN = frozenset({"time", "id", "tags", "tags_id", "_id", "timestamp"})
 _PATTERN = re.compile(r"[^{}]*\{(?::0?\d{0,2}d?)?\}[^{}]*")
 _CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|>|<|=)\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*", re.IGNORECASE)
+_TAG_IS = re.compile(r"\s*(\w+)\s*=\s*'([^']+)'((?:\s+or\s+'[^']+')*)\s*")
 _SELECTED = re.compile(r"\s*(max|min|mean|sum|count)\((\w+)\)\s*")
 _EXACT = 2.0**53
 """Whole numbers up to this are exact as floats, in which fields are computed."""
@@ -127,6 +128,8 @@ class FieldPart(Part):
     """Decimals that values are rounded to. Default: none are cut."""
     type: Literal["float", "int"] = "float"
     unit: str = ""
+    null: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Share of the points that lack it, chosen at random. Expressions use the value that they would have."""
     hidden: bool = False
     """Whether it serves expressions only, and is not stored."""
 
@@ -145,6 +148,8 @@ class FieldPart(Part):
                 raise ValueError(f"{name}: belongs to {needs}")
         if self.first is not None and given[0] not in {"walk", "counter"}:
             raise ValueError("first: belongs to walk and counter")
+        if self.null is not None and (self.type == "int" or self.hidden):
+            raise ValueError("null: belongs to floats that are stored; an integer has no form for it")
         for pair in (self.uniform, self.constant):
             if isinstance(pair, tuple) and pair[0] >= pair[1]:
                 raise ValueError(f"{given[0]}: needs [least, most], the first below the second")
@@ -211,15 +216,18 @@ class MeasurementPart(Part):
         """Return the measurement as a world simulates it."""
         same: dict[FieldPart, list[str]] = {}
         for name, part in self.fields.items():
-            bare = {"decimals": None, "unit": "", "hidden": False, "daily": None, "type": "float"}
+            bare = {"decimals": None, "unit": "", "hidden": False, "daily": None, "null": None, "type": "float"}
             same.setdefault(part.model_copy(update=bare), []).append(name)
         made = [part.process(tuple(names), interval_ns) for part, names in same.items()]
+        made += [Fresh((_LACKS + name,), Uniform(0.0, 1.0)) for name, part in self.fields.items() if part.null]
         processes = [process for process in made if process is not None]
         if not processes or any(part.daily is not None for part in self.fields.values()):
             processes.append(TickCount((_CLOCK,)))
         kinds = {"float": Kind.FLOAT, "int": Kind.INT}
         stored = {name: part for name, part in self.fields.items() if not part.hidden}
-        columns = tuple(Column(name, kinds[part.type], part.unit) for name, part in stored.items())
+        columns = tuple(
+            Column(name, kinds[part.type], part.unit, part.null is not None) for name, part in stored.items()
+        )
         own = tuple(part.tag(name) for name, part in self.tags.items())
         return Layout(self.name, columns, tuple(processes), own, partial(_derived, self.fields, self._order()))
 
@@ -247,7 +255,8 @@ class MeasurementPart(Part):
         return tuple(order.items())
 
 
-_CLOCK = " clock"
+_CLOCK, _LACKS = " clock", " lacks "
+"""Names of quantities that are no fields: the ticks, and the numbers by which points lack a field (before its name)."""
 
 
 def _derived(
@@ -264,7 +273,10 @@ def _derived(
         with np.errstate(all="ignore"):
             values = quantities[name] if expression is None else expression(fields)
             fields[name] = parts[name].finished(np.broadcast_to(np.nan_to_num(values), shape), day)
-    return fields
+    lacking = {name: part.null for name, part in parts.items() if part.null is not None}
+    return fields | {
+        name: np.where(quantities[_LACKS + name] < share, np.nan, fields[name]) for name, share in lacking.items()
+    }
 
 
 class QueryPart(Part):
@@ -277,19 +289,23 @@ class QueryPart(Part):
     of: str | None = None
     """The measurement. Default: the first one."""
     select: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1_000)]
-    """Fields (`temp`), or one aggregate of each of some fields (`max(temp)`): max, min, mean, sum, count."""
+    """Fields (`temp`), or aggregates of fields (`max(temp)`): max, min, mean, sum, count."""
     where: Annotated[tuple[str, ...], Field(strict=False, max_length=10)] = ()
-    """Conditions on fields, all of which hold for the rows: `temp > 80`, with > >= < <= or =."""
-    by: Annotated[tuple[str, ...], Field(strict=False, max_length=1)] = ()
-    """The key, for one value of each series in place of all series together."""
+    """Conditions that all hold: `temp > 80` (or >= < <= =) for a field, `site = 's-3' or 's-4'` for a tag."""
+    by: Annotated[tuple[str, ...], Field(strict=False, max_length=20)] = ()
+    """Tags, for one row of each of their values in place of one of all series together."""
     bucket: Annotated[DurationNs, Field(gt=0)] | None = None
-    """Length of the time buckets of an aggregate."""
+    """Length of the time buckets of aggregates. Default: the whole window is one."""
     window: Annotated[DurationNs, Field(gt=0)] | None = None
     """Length of the time range. Default: one interval."""
     share: Annotated[float, Field(gt=0, le=1)] | None = None
     """Length of the time range as a share of the loaded one, in place of `window`."""
     series: Annotated[int, Field(ge=1, le=1_000)] | None = None
     """How many series are drawn. Default: all."""
+    draw: Annotated[dict[str, Annotated[int, Field(ge=1, le=1_000)]], Field(max_length=10)] = Field(
+        default_factory=dict
+    )
+    """Other tags, each with the number of its values that are drawn: with `{ site = 1 }` each asks for another site."""
     popularity: Literal["uniform", "zipf"] = "uniform"
     """How these are drawn: all alike, or few of them often, the first ones most (the r-th with a chance like 1/r)."""
     newest: bool = False
@@ -299,69 +315,79 @@ class QueryPart(Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> QueryPart:
-        aggregates = {m[1] if (m := _SELECTED.fullmatch(text)) else "" for text in self.select}
-        if len(aggregates) > 1:
-            raise ValueError("select: needs fields alone, or the same aggregate of each")
-        is_aggregate = aggregates != {""}
-        if is_aggregate and self.bucket is None:
-            raise ValueError("bucket: is missing; an aggregate is of time buckets, such as bucket = '5m'")
+        matches = [_SELECTED.fullmatch(text) is not None for text in self.select]
+        is_aggregate = all(matches)
+        if any(matches) and not is_aggregate:
+            raise ValueError("select: needs fields alone, or aggregates alone, such as max(temp)")
         if not is_aggregate and (self.bucket is not None or self.by):
             raise ValueError(f"{'bucket' if self.bucket else 'by'}: belongs to aggregates, such as max(temp)")
-        if self.where and (is_aggregate or self.newest):
-            raise ValueError(
-                "where: stands with fields alone; conditions on aggregates and newest rows are not there yet"
-            )
-        if self.popularity == "zipf" and self.series is None:
-            raise ValueError("popularity: needs series, the number of them that are drawn")
+        if self.popularity == "zipf" and self.series is None and not self.draw:
+            raise ValueError("popularity: needs series or draw, the number of what is drawn")
         if self.window is not None and self.share is not None:
             raise ValueError("share: needs no window; take one of the two out")
         if (self.limit is not None) != (self.newest and is_aggregate):
             raise ValueError("limit: belongs to the newest buckets (newest = true with an aggregate), which need one")
-        if self.newest and is_aggregate and (self.by or self.series is not None):
-            raise ValueError("newest: buckets are of all series together; take by and series out")
-        if self.newest and not is_aggregate and (self.window is not None or self.share is not None):
-            raise ValueError("newest: the newest row of a series has no window; take it out")
+        if self.newest:
+            self._expect_newest(is_aggregate=is_aggregate)
         return self
 
+    def _expect_newest(self, *, is_aggregate: bool) -> None:
+        if not is_aggregate:
+            if any(map(_condition, self.where)):
+                raise ValueError("where: the newest row of a series is chosen by tags alone, not by its fields")
+            if self.window is not None or self.share is not None:
+                raise ValueError("newest: the newest row of a series has no window; take it out")
+            return
+        if self.by or self.series is not None or self.draw or self.where:
+            raise ValueError("newest: buckets are of all series together; take by, series, draw and where out")
+        if self.bucket is None or len({how for how, _ in self.values}) > 1:
+            raise ValueError("newest: buckets need bucket = '5m', and the same aggregate of each field")
+
     @property
-    def selected(self) -> tuple[str, tuple[str, ...]]:
-        """The aggregate, "" for none, and the names of the fields."""
-        matches = [_SELECTED.fullmatch(text) for text in self.select]
-        if matches[0] is None:
-            return "", tuple(text.strip() for text in self.select)
-        return matches[0][1], tuple(m[2] for m in matches if m is not None)
+    def values(self) -> tuple[tuple[Aggregate, str], ...]:
+        """Pairs of an aggregate and a field; empty if fields are selected."""
+        matches = [m for text in self.select if (m := _SELECTED.fullmatch(text))]
+        return tuple((cast("Aggregate", m[1]), m[2]) for m in matches)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields that are selected or aggregated."""
+        return tuple(field for _, field in self.values) or tuple(text.strip() for text in self.select)
 
     def kind(self, measurement: str) -> QueryKind:
         """Return the kind of query; `measurement` is the default one."""
-        newest_rows = self.newest and self.bucket is None
-        length_ns = 0 if newest_rows else self.window or 0
+        newest_rows = self.newest and not self.values
         return QueryKind(
             self.about or self.name,
             self._build(),
-            length_ns,
+            0 if newest_rows else self.window or 0,
             self.share or 0.0,
             self.series or 0,
-            self.selected[1],
+            tuple(dict.fromkeys(self.fields)),
             (self.of or measurement,),
+            tagged=tuple(filter(None, map(_tagged, self.where))),
+            draws=tuple(self.draw.items()),
             zipf=self.popularity == "zipf",
         )
 
-    def _where(self) -> tuple[Condition, ...]:
-        return tuple(filter(None, map(_condition, self.where)))
-
     def _build(self) -> Callable[[Pick], Query]:
-        aggregate = self.selected[0]
-        if not aggregate:
-            return queries.newest_rows if self.newest else partial(queries.rows, where=self._where())
-        how: dict[str, Any] = {"aggregate": aggregate, "bucket_ns": self.bucket}
+        where = tuple(filter(None, map(_condition, self.where)))
+        if not self.values:
+            return queries.newest_rows if self.newest else partial(queries.rows, where=where)
         if self.newest:
-            return partial(queries.newest_buckets, **how, limit=self.limit or 0)
-        return partial(queries.buckets_by_key if self.by else queries.buckets, **how)
+            how: dict[str, Any] = {"aggregate": self.values[0][0], "bucket_ns": self.bucket, "limit": self.limit}
+            return partial(queries.newest_buckets, **how)
+        return partial(queries.aggregates, values=self.values, bucket_ns=self.bucket, by=self.by, where=where)
 
 
 def _condition(text: str) -> Condition | None:
     m = _CONDITION.fullmatch(text)
     return None if m is None else Condition(m[1], cast("Comparator", m[2]), float(m[3]))
+
+
+def _tagged(text: str) -> Tagged | None:
+    m = _TAG_IS.fullmatch(text)
+    return None if m is None else Tagged(m[1], (m[2], *re.findall("'([^']+)'", m[3])))
 
 
 class UseCaseFile(Part):
@@ -390,14 +416,20 @@ class UseCaseFile(Part):
             if any(tag.is_key or tag.per is not None for tag in m.tags.values()):
                 raise ValueError(f"{place}.tags: the key, and tags with per, are in [tags]")
             _expect_names(place, [*self.tags, *m.tags, *m.fields])
-            if all(part.hidden for part in m.fields.values()):
+            stored = [part for part in m.fields.values() if not part.hidden]
+            if not stored:
                 raise ValueError(f"{place}.fields: all are hidden; one has to be stored")
+            if all(part.null is not None for part in stored):
+                raise ValueError(f"{place}.fields: all have null; one has to be in each point")
             try:
                 m.layout(NS_PER_S)
             except ValueError as error:
                 raise ValueError(f"{place}.fields.{error}") from None
-        stored = {m.name: [name for name, part in m.fields.items() if not part.hidden] for m in self.measurement}
-        expect_answerable(self.query, stored, keys[0])
+        fields = {
+            m.name: {name: part.null is not None for name, part in m.fields.items() if not part.hidden}
+            for m in self.measurement
+        }
+        expect_answerable(self.query, fields, {keys[0]: None} | {name: tag.of for name, tag in self.tags.items()})
         return self
 
     def case(self, name: str, interval_ns: int) -> UseCase:
@@ -415,8 +447,15 @@ def query_kinds(asked: Sequence[QueryPart], measurement: str) -> dict[str, Query
     return {query.name: query.kind(measurement) for query in asked}
 
 
-def expect_answerable(asked: Sequence[QueryPart], measurements: Mapping[str, Sequence[str]], key: str | None) -> None:
-    """Verify that queries are about the fields of these measurements, by name, whose series have that key.
+def expect_answerable(
+    asked: Sequence[QueryPart],
+    measurements: Mapping[str, Mapping[str, bool]],
+    tags: Mapping[str, Sequence[str] | None],
+) -> None:
+    """Verify that queries are about fields of these measurements, and about series with these tags.
+
+    `measurements` says by the names of measurements and fields whether points may lack a field. `tags` has the key
+    first, and the values of those tags that have a list of them.
 
     Raises
     ------
@@ -430,20 +469,49 @@ def expect_answerable(asked: Sequence[QueryPart], measurements: Mapping[str, Seq
             raise ValueError(f"{place}: is the name of a built-in query; take another one")
         if of not in measurements:
             raise ValueError(f"{place}.of: there is no measurement '{of}'; {suggestion(of, measurements)}")
-        names = [("select", name) for name in query.selected[1]]
+        _expect_tags(place, query, tags)
+        names = [("select", name) for name in query.fields]
         for text in query.where:
             condition = _condition(text)
-            if condition is None:
-                raise ValueError(f"{place}.where: '{text}' is not FIELD > NUMBER (or >= < <= =)")
-            names.append(("where", condition.field))
+            if condition is None and _tagged(text) is None:
+                said = f"'{text}' is neither FIELD > NUMBER (or >= < <= =) nor TAG = 'TEXT'"
+                raise ValueError(f"{place}.where: {said}")
+            names += [] if condition is None else [("where", condition.field)]
         for where, name in names:
             if name not in measurements[of]:
                 known = suggestion(name, measurements[of])
                 raise ValueError(f"{place}.{where}: '{of}' has no field '{name}'; {known}")
-        if len({*query.selected[1]}) < len(query.selected[1]):
-            raise ValueError(f"{place}.select: a field stands twice")
-        if query.by not in {(), (key,)}:
-            raise ValueError(f"{place}.by: '{query.by[0]}' is not the key '{key}'; other tags are not there yet")
+        lacking = [name for name in query.fields if measurements[of][name]]
+        if lacking and query.values and query.newest:
+            raise ValueError(f"{place}.newest: points lack '{lacking[0]}', and databases differ on buckets of none")
+        if len(lacking) == len(query.fields) and not query.values:
+            said = f"points lack '{lacking[0]}', and databases differ on rows without any value"
+            raise ValueError(f"{place}.select: {said}; add a field that each point has")
+        if len({*query.select}) < len(query.select) or len({*query.values}) < len(query.values):
+            raise ValueError(f"{place}.select: {'an aggregate' if query.values else 'a field'} stands twice")
+        columns = [f"{how}_{name}" for how, name in query.values] if len({*query.fields}) < len(query.fields) else []
+        if taken := {*columns} & {*query.by}:
+            raise ValueError(f"{place}.select: the answer would have two columns '{taken.pop()}'; rename the tag")
+
+
+def _expect_tags(place: str, query: QueryPart, tags: Mapping[str, Sequence[str] | None]) -> None:
+    """Verify that what a query says about tags can be answered."""
+    chosen = [one for one in map(_tagged, query.where) if one is not None]
+    for key, named in (("by", query.by), ("where", [one.tag for one in chosen]), ("draw", [*query.draw])):
+        for tag in named:
+            if tag not in tags:
+                raise ValueError(f"{place}.{key}: there is no tag '{tag}'; {suggestion(tag, tags)}")
+        if len({*named}) < len(named):
+            raise ValueError(f"{place}.{key}: a tag stands twice")
+    for tag in {*[*tags][:1]} & query.draw.keys():
+        raise ValueError(f"{place}.draw: '{tag}' is the key; say series = {query.draw[tag]}")
+    for one in chosen:
+        for value in one.values:
+            if (known := tags[one.tag]) is not None and value not in known:
+                raise ValueError(f"{place}.where: '{one.tag}' is never '{value}'; {suggestion(value, known)}")
+    for tag, count in query.draw.items():
+        if (known := tags[tag]) is not None and count > len(known):
+            raise ValueError(f"{place}.draw: '{tag}' has {len(known)} values, not {count}")
 
 
 def _expect_names(place: str, names: Sequence[str], *, kinds: bool = False) -> None:

@@ -45,6 +45,10 @@ def check_spec(spec: RunSpec, place: str) -> None:
         check_caps(spec.server, target, spec.target.endpoint)
         with naming("world: ", ValueError):
             world = spec.world_at()
+        for field in [field for m in world.measurements for field in m.fields if field.nullable and world.spec.case]:
+            if field.kind not in schema.nulls:
+                why = f"{target.name}'s {schema.name} holds no points that lack a field"
+                raise UserMistake(f"world.use_case: {why}; take null out of '{field.name}', or another target")
         _check_times(spec, target)
         _check_load(spec, world)
         if spec.drive.processes > world.spec.streams:

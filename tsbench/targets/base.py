@@ -97,7 +97,10 @@ def expect_all_fields(batch: Batch) -> None:
     """Refuse a batch with a point that lacks a field, for a layout that cannot express it; raises `Unsupported`."""
     columns = (batch.fields[field.name] for field in batch.measurement.fields if field.nullable)
     if any(np.isnan(column).any() for column in columns):
-        raise Unsupported("a point lacks a field, which this layout does not hold; take world.form = 'bounded'")
+        raise Unsupported(
+            "a point lacks a field, which this layout does not hold; "
+            "take world.form = 'bounded', or fields without null"
+        )
 
 
 class NothingKept(Unsupported):

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tsbench.encode import sql
 from tsbench.errors import UserMistake
 from tsbench.model import (
+    Aggregated,
     Analysis,
-    Bucketed,
     Count,
-    Grouped,
     Kind,
     Latest,
     LatestBuckets,
@@ -224,8 +223,9 @@ class SqlText(Dialect):
         """Return the subquery for columns `x` of the newest row of the series `t`, and the condition for its keys."""
         m = query.measurement
         same = ['x."tags_id" = t."id"', *self.before(query, "x")]
-        key = f"t.{quoted(m.key or '')}"
-        where = "" if query.keys is None else f"WHERE {self.among(key, query.keys)}"
+        chosen = [] if query.keys is None else [self._of_tag(m.key or "", query.keys, "t")]
+        chosen += [self._of_tag(one.tag, one.values, "t") for one in query.tagged]
+        where = f"WHERE {' AND '.join(chosen)}" if chosen else ""
         newest = (
             f"  SELECT {columns} FROM {quoted(m.name)} x\n"
             f"  WHERE {' AND '.join(same)}\n"
@@ -238,10 +238,8 @@ class SqlText(Dialect):
         match query:
             case Raw():
                 text = self._rows(query)
-            case Bucketed():
-                text = self._bucketed(query)
-            case Grouped():
-                text = self.grouped(query) if query.measurement.key else self._bucketed(query)
+            case Aggregated():
+                text = self.aggregated(query)
             case Latest():
                 text = self.latest(query) if query.measurement.key else self._newest(query)
             case LatestBuckets():
@@ -262,23 +260,36 @@ class SqlText(Dialect):
         """Return a condition that every row fulfils and by which rows are looked up, as a list of none or one."""
         return []
 
-    def chosen(self, measurement: Measurement, keys: Sequence[str] | None, *, tag_table: str = "") -> list[str]:
-        """Return the condition that a row's series is one of the keys, as a list of none or one.
+    def chosen(self, query: Raw | Aggregated | Latest, *, tag_table: str = "") -> list[str]:
+        """Return the conditions on a row's series, as a list.
 
         `tag_table` is the alias of the tags if they are joined already; otherwise a subquery looks them up.
         """
+        return [
+            *self.of_keys(query.measurement, query.keys, tag_table=tag_table),
+            *(self._of_tag(one.tag, one.values, tag_table) for one in query.tagged),
+        ]
+
+    def of_keys(self, measurement: Measurement, keys: Sequence[str] | None, *, tag_table: str = "") -> list[str]:
+        """Return the condition that a row's series is one of the keys, as a list of none or one."""
         if keys is None or measurement.key is None:
             return []
+        return [self._of_tag(measurement.key, keys, tag_table)]
+
+    def _of_tag(self, tag: str, values: Sequence[str], tag_table: str) -> str:
+        """Return the condition that a tag of a row's series has one of the values."""
         if tag_table := "m" if self.tag_table == "m" else tag_table:
-            return [self.among(f"{tag_table}.{quoted(measurement.key)}", keys)]
-        condition = self.among(quoted(measurement.key), keys)
-        return [f'm."tags_id" IN (SELECT "id" FROM "tags" WHERE {condition})']
+            return self.among(f"{tag_table}.{quoted(tag)}", values)
+        return f'm."tags_id" IN (SELECT "id" FROM "tags" WHERE {self.among(quoted(tag), values)})'
+
+    def _conditions(self, query: Raw | Aggregated) -> list[str]:
+        """Return the conditions on fields."""
+        return [f"m.{quoted(one.field)} {one.comparison} {self.arg(one.value)}" for one in query.where]
 
     def _rows(self, query: Raw) -> str:
         m = query.measurement
-        where = [self.window(query.window)]
-        where += [f"m.{quoted(one.field)} {one.comparison} {self.arg(one.value)}" for one in query.where]
-        where += self.chosen(m, query.keys, tag_table=self.tag_table)
+        where = [self.window(query.window), *self._conditions(query)]
+        where += self.chosen(query, tag_table=self.tag_table)
         key = f", {self.tag_table}.{quoted(m.key)}" if m.key else ""
         join = ' JOIN "tags" t ON t."id" = m."tags_id"' if m.key and self.tag_table == "t" else ""
         return (
@@ -287,24 +298,40 @@ class SqlText(Dialect):
             f"WHERE {' AND '.join(where)}"
         )
 
-    def _bucketed(self, query: Bucketed | Grouped) -> str:
-        m = query.measurement
-        where = [self.window(query.window), *self.chosen(m, query.keys)]
-        return (
-            f'SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", {self.aggregates(query)}\n'
-            f"FROM {quoted(m.name)} m\n"
-            f"WHERE {' AND '.join(where)}\n"
-            f"{self.by_bucket(query.bucket_ns)} ORDER BY 1"
-        )
+    def aggregated(self, query: Aggregated) -> str:
+        """Return the text for aggregates; by the key alone they are those of rows of one `tags_id`."""
+        by = [f"{self.tag_table}.{quoted(tag)}" for tag in query.by]
+        if self.tag_table == "t" and query.by == (query.measurement.key,) and query.bucket_ns is not None:
+            return self._by_series(query, query.bucket_ns)
+        joined = self.tag_table if by else ""
+        where = [self.window(query.window), *self.chosen(query, tag_table=joined), *self._conditions(query)]
+        join = ' JOIN "tags" t ON t."id" = m."tags_id"' if joined == "t" else ""
+        time = [] if query.bucket_ns is None else [f'{self.bucket(_TIME, query.bucket_ns)} AS "time"']
+        places = range(1, 1 + len(time) + len(by))
+        lines = [
+            f"SELECT {', '.join([*time, *by, self.aggregates(query)])}",
+            f"FROM {quoted(query.measurement.name)} m{join}",
+            f"WHERE {' AND '.join(where)}",
+        ]
+        order = "ORDER BY " + ", ".join(map(str, places))
+        lines += [" ".join([*self.grouping(query), order])] if places else []
+        return "\n".join(lines)
 
-    def grouped(self, query: Grouped) -> str:
-        """Return the text for aggregates by bucket and series; only with tags."""
+    def grouping(self, query: Aggregated) -> list[str]:
+        """Return the clause that groups rows by their buckets and tags, the answer's first columns."""
+        if query.bucket_ns is not None and not query.by:
+            return [self.by_bucket(query.bucket_ns)]
+        places = (query.bucket_ns is not None) + len(query.by)
+        return [f"GROUP BY {', '.join(map(str, range(1, 1 + places)))}"]
+
+    def _by_series(self, query: Aggregated, bucket_ns: int) -> str:
+        """Return the text for aggregates by bucket and series."""
         m = query.measurement
-        where = [self.window(query.window), *self.chosen(m, query.keys)]
+        where = [self.window(query.window), *self.chosen(query), *self._conditions(query)]
         return (
-            f'SELECT b."time", t.{quoted(m.key or "")}, {fields("b", query.fields)}\n'
+            f'SELECT b."time", t.{quoted(m.key or "")}, {fields("b", query.value_names)}\n'
             "FROM (\n"
-            f'  SELECT {self.bucket(_TIME, query.bucket_ns)} AS "time", m."tags_id", {self.aggregates(query)}\n'
+            f'  SELECT {self.bucket(_TIME, bucket_ns)} AS "time", m."tags_id", {self.aggregates(query)}\n'
             f"  FROM {quoted(m.name)} m\n"
             f"  WHERE {' AND '.join(where)}\n"
             "  GROUP BY 1, 2\n"
@@ -350,12 +377,12 @@ class SqlText(Dialect):
         lines += [f"LIMIT {int(query.limit)}"] if query.limit is not None else []
         return "\n".join(lines)
 
-    def aggregates(self, query: Bucketed | Grouped | LatestBuckets) -> str:
+    def aggregates(self, query: Aggregated | LatestBuckets) -> str:
         """Return the columns with the aggregates of a query's fields."""
-        function = _FUNCTION[query.aggregate]
         kinds = {field.name: field.kind for field in query.measurement.fields}
         return ", ".join(
-            f"{self.aggregate(function, f'm.{quoted(name)}', kinds[name])} AS {quoted(name)}" for name in query.fields
+            f"{self.aggregate(_FUNCTION[how], f'm.{quoted(name)}', kinds[name])} AS {quoted(alias)}"
+            for (how, name), alias in zip(query.values, query.value_names, strict=True)
         )
 
 

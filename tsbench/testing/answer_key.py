@@ -15,12 +15,11 @@ import polars as pl
 
 from tsbench.model import (
     OTHERS,
+    Aggregated,
     Analysis,
     Batch,
-    Bucketed,
     Codes,
     Count,
-    Grouped,
     Latest,
     LatestBuckets,
     OpError,
@@ -29,13 +28,12 @@ from tsbench.model import (
     Raw,
     Rows,
     Stored,
-    Window,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from tsbench.model import Aggregate, Measurement
+    from tsbench.model import Measurement
 
 _MERGE_ABOVE_ROWS = 250_000
 _EVER = (-(2**63), 2**63 - 1)
@@ -147,26 +145,18 @@ class _Answer:
     def frame(self, query: Query) -> pl.DataFrame:
         match query:
             case Raw():
-                inside = self._inside(query.window, query.keys)
-                for one in query.where:
-                    inside = inside.filter(one.holds(pl.col(f"f:{one.field}")))
-                found = self._keyed(inside)
-            case Bucketed():
-                inside = self._inside(query.window, query.keys)
-                found = _aggregate(inside, query.fields, query.aggregate, query.bucket_ns, [])
-            case Grouped():
-                inside = self._inside(query.window, query.keys)
-                by_series = _aggregate(inside, query.fields, query.aggregate, query.bucket_ns, ["series"])
-                found = self._keyed(by_series)
+                found = self._keyed(self._inside(query))
+            case Aggregated():
+                return self._aggregated(query)
             case Latest():
                 before_ns = _EVER[1] if query.before_ns is None else query.before_ns
-                inside = self._chosen(self.table.between(_EVER[0], before_ns), query.keys)
+                inside = self._chosen(self.table.between(_EVER[0], before_ns), query)
                 newest = inside.sort("time", maintain_order=True).group_by("series").last()
                 found = self._keyed(newest)
             case LatestBuckets():
                 inside = self.table.between(_EVER[0], query.before_ns)
-                buckets = _aggregate(inside, query.fields, query.aggregate, query.bucket_ns, [])
-                found = buckets.sort("time", descending=True).head(query.limit)
+                found = _bucketed(inside, query.bucket_ns).group_by("time").agg(*_values(query))
+                found = found.sort("time", descending=True).head(query.limit)
             case Analysis():
                 raise TypeError("this answer key knows no questions about trucks")
             case Count():
@@ -200,17 +190,34 @@ class _Answer:
         texts = self.table.tags[tag].tolist()
         return [*texts] if tag == self.table.measurement.key else [text or None for text in texts]
 
-    def _inside(self, window: Window, keys: Sequence[str] | None) -> pl.DataFrame:
-        return self._chosen(self.table.between(window.start_ns, window.end_ns), keys)
+    def _aggregated(self, query: Aggregated) -> pl.DataFrame:
+        frame, by = self._inside(query), [f"t:{tag}" for tag in query.by]
+        for name, tag in zip(by, query.by, strict=True):
+            texts = pl.Series(name, self.table.tags[tag].tolist(), dtype=pl.String)
+            frame = frame.with_columns(texts.gather(frame["series"]))
+        if query.bucket_ns is not None:
+            frame, by = _bucketed(frame, query.bucket_ns), ["time", *by]
+        if not by:  # one group, if it has rows
+            frame, by = frame.with_columns(pl.lit(0).alias("one")), ["one"]
+        groups = frame.group_by(by).agg(*_values(query)).sort(by)
+        return groups.drop("one") if by == ["one"] else groups
 
-    def _chosen(self, frame: pl.DataFrame, keys: Sequence[str] | None) -> pl.DataFrame:
-        measurement = self.table.measurement
-        if keys is None or measurement.key is None:
-            return frame
-        wanted = set(keys)
-        of_series = self.table.tags[measurement.key].tolist()
-        series = [i for i, key in enumerate(of_series) if key in wanted]
-        return frame.filter(pl.col("series").is_in(pl.Series(series, dtype=pl.Int32).implode()))
+    def _inside(self, query: Raw | Aggregated) -> pl.DataFrame:
+        """Return the rows of a query's window and series for which its conditions hold."""
+        inside = self._chosen(self.table.between(query.window.start_ns, query.window.end_ns), query)
+        for one in query.where:
+            inside = inside.filter(one.holds(pl.col(f"f:{one.field}")))
+        return inside
+
+    def _chosen(self, frame: pl.DataFrame, query: Raw | Aggregated | Latest) -> pl.DataFrame:
+        key, wanted = self.table.measurement.key, {one.tag: {*one.values} for one in query.tagged}
+        if query.keys is not None and key is not None:
+            wanted[key] = {*query.keys} & wanted.get(key, {*query.keys})
+        for tag, values in wanted.items():
+            of_series = self.table.tags[tag].tolist()
+            series = [i for i, value in enumerate(of_series) if value in values]
+            frame = frame.filter(pl.col("series").is_in(pl.Series(series, dtype=pl.Int32).implode()))
+        return frame
 
     def _keyed(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return the frame with the text of each row's key in a column `key`, if the measurement has one."""
@@ -221,9 +228,10 @@ class _Answer:
         return frame.with_columns(texts.gather(frame["series"]))
 
 
-def _aggregate(
-    frame: pl.DataFrame, fields: Sequence[str], aggregate: Aggregate, bucket_ns: int, by: list[str]
-) -> pl.DataFrame:
-    values = [getattr(pl.col(f"f:{name}"), aggregate)() for name in fields]
-    bucketed = frame.with_columns((pl.col("time") // bucket_ns) * bucket_ns)  # floors, also before 1970
-    return bucketed.group_by(["time", *by]).agg(values).sort(["time", *by])
+def _bucketed(frame: pl.DataFrame, bucket_ns: int) -> pl.DataFrame:
+    return frame.with_columns((pl.col("time") // bucket_ns) * bucket_ns)  # floors, also before 1970
+
+
+def _values(query: Aggregated | LatestBuckets) -> list[pl.Expr]:
+    named = zip(query.values, query.value_names, strict=True)
+    return [getattr(pl.col(f"f:{field}"), how)().alias(f"f:{name}") for (how, field), name in named]

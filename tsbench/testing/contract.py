@@ -25,10 +25,9 @@ from tsbench.check.stored_rows import Flaw
 from tsbench.drive.feed.encoder import Inbox, framed
 from tsbench.errors import UserMistake
 from tsbench.model import (
+    Aggregated,
     Batch,
-    Bucketed,
     Field,
-    Grouped,
     Latest,
     Measurement,
     OpError,
@@ -151,7 +150,7 @@ class TargetContract(ContractBase):
             names, key = m.field_names, self.key(schema, batches[:1])
             asked: list[Query] = [Raw(m, names, window), Latest(m, names), Stored(m)]
             for how in ("max", "min"):
-                asked += [Grouped(m, names, how, 100 * S, window), Bucketed(m, names, how, 100 * S, window)]
+                asked += [Aggregated.of(m, names, how, 100 * S, window, None, by) for by in ((), m.tags[:1])]
             for query in asked:
                 self.agrees(session, schema, query, key)
 
@@ -403,7 +402,7 @@ class TargetContract(ContractBase):
         window = Window(START_NS, START_NS + 9_999 * S)
         for query in (
             Raw(CPU, ("busy",), window),
-            Bucketed(CPU, ("busy",), "max", 60 * S, window),
+            Aggregated.of(CPU, ("busy",), "max", 60 * S, window),
             Latest(CPU, ("busy",)),
         ):
             plan = session.explain(schema.compile(query))

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import pytest
 
-from tsbench.check.comparison import canonical, compare, floats_of
+from tsbench.check.comparison import canonical
 from tsbench.model import (
+    Aggregated,
     Batch,
     Count,
     Measurement,
@@ -88,7 +89,7 @@ of_every_layout = pytest.mark.every_layout
 
 def form_of(query: Query) -> type | str:
     """Return the class of a query, or "where" for one with conditions on fields."""
-    return "where" if isinstance(query, Raw) and query.where else type(query)
+    return "where" if isinstance(query, Raw | Aggregated) and query.where else type(query)
 
 
 class ContractBase:
@@ -203,5 +204,5 @@ class ContractBase:
         if form_of(query) in self.unsupported.get(schema.name, ()):
             return
         expected, actual = key.answer(query), self.ask(session, schema, query)
-        difference = compare(data.rounded(query, expected), actual, floats_of(query.measurement))
+        difference = data.difference(query, expected, actual)
         assert difference is None, f"{name}: {difference}\n{schema.compile(query).text}\n{canonical(actual)[:3]}"

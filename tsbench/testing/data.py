@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tsbench.check.comparison import Computed, canonical
+from tsbench.check.aggregates import comparable
+from tsbench.check.comparison import Computed, Difference, canonical, compare, compare_rows, floats_of
 from tsbench.model import (
     Aggregate,
+    Aggregated,
     Batch,
-    Bucketed,
     Codes,
     Condition,
     Count,
     Field,
-    Grouped,
     Kind,
     Latest,
     LatestBuckets,
@@ -25,6 +25,7 @@ from tsbench.model import (
     Raw,
     Rows,
     Stored,
+    Tagged,
     Window,
 )
 
@@ -128,16 +129,18 @@ def queries(m: Measurement, keys: tuple[str, ...], seed: int = 0) -> list[Asked]
     start, end = sorted((START_NS + draw.integers(-60 * S, 660 * S, 2)).tolist())
     window, names = Window(start, end + 1), m.field_names
     minute = 60 * S
-    chosen = keys[:2] if m.key else None
+    chosen, by = (keys[:2], m.tags[:1]) if m.key else (None, ())
     aggregates: tuple[Aggregate, ...] = ("max", "min", "mean", "sum", "count")
     between = Condition(names[-1], ">=", -20.0), Condition(names[-1], "<", 20.0)
     return [
         Asked("raw rows", Raw(m, names, window)),
         Asked("raw rows of some keys", Raw(m, names[:1], window, chosen)),
-        *(Asked(f"{a} by minute", Bucketed(m, names, a, minute, window)) for a in aggregates),
-        Asked("maximum by half a second, of some keys", Bucketed(m, names, "max", S // 2, window, chosen)),
-        *(Asked(f"{a} by minute and key", Grouped(m, names, a, minute, window)) for a in aggregates),
-        Asked("mean by seven seconds and key, of some keys", Grouped(m, names, "mean", 7 * S, window, chosen)),
+        *(Asked(f"{a} by minute", Aggregated.of(m, names, a, minute, window)) for a in aggregates),
+        Asked("maximum by half a second, of some keys", Aggregated.of(m, names, "max", S // 2, window, chosen)),
+        *(Asked(f"{a} by minute and key", Aggregated.of(m, names, a, minute, window, None, by)) for a in aggregates),
+        Asked(
+            "mean by seven seconds and key, of some keys", Aggregated.of(m, names, "mean", 7 * S, window, chosen, by)
+        ),
         Asked("newest row of each", Latest(m, names)),
         Asked("newest row of each before a time", Latest(m, names[-1:], start)),
         Asked("newest row of some keys before a time", Latest(m, names, start, chosen)),
@@ -145,6 +148,7 @@ def queries(m: Measurement, keys: tuple[str, ...], seed: int = 0) -> list[Asked]
         Asked("rows above a threshold of some keys", Raw(m, names, window, chosen, (Condition(names[0], ">", -1.0),))),
         Asked("rows between two values", Raw(m, names[:1], window, None, between)),
         Asked("newest three buckets", LatestBuckets(m, names, "max", minute, end, 3)),
+        *(_aggregates(m, window, chosen, between) if m.key else ()),
         Asked("count", Count(m)),
         Asked("stored points", Stored(m, start, end + 1)),
         Asked("stored points before a time", Stored(m, end_ns=start)),
@@ -153,9 +157,49 @@ def queries(m: Measurement, keys: tuple[str, ...], seed: int = 0) -> list[Asked]
     ]
 
 
+def _aggregates(
+    m: Measurement, window: Window, chosen: tuple[str, ...] | None, where: tuple[Condition, ...]
+) -> list[Asked]:
+    """Aggregates of several kinds, by other tags than the key, of series chosen by their tags, under conditions."""
+    one, other = m.field_names[0], m.field_names[-1]
+    several: tuple[tuple[Aggregate, str], ...] = (("max", one), ("mean", one), ("count", other), ("min", other))
+    sums: tuple[tuple[Aggregate, str], ...] = (("sum", one), ("min", other))
+    by, minute = m.tags[-1:], 60 * S
+    tagged = (Tagged(by[0], ("r1", "elsewhere")),)
+    return [
+        Asked("several aggregates by minute", Aggregated(m, several, window, minute)),
+        Asked("several aggregates of all", Aggregated(m, several, window)),
+        Asked("several aggregates by minute and key", Aggregated(m, several, window, minute, m.tags[:1], chosen)),
+        Asked("several aggregates by another tag", Aggregated(m, several, window, None, by)),
+        Asked("one aggregate by another tag", Aggregated(m, several[:1], window, None, by)),
+        Asked("aggregates by minute and all tags", Aggregated(m, sums, window, minute, m.tags)),
+        Asked("maximum by minute and another tag", Aggregated(m, several[:1], window, minute, by)),
+        Asked(
+            "mean of rows between two values by minute", Aggregated(m, several[1:2], window, minute, (), None, where)
+        ),
+        Asked("aggregates under conditions by a tag", Aggregated(m, several, window, minute, by, chosen, where)),
+        Asked("aggregates under conditions of all", Aggregated(m, sums, window, None, (), None, where)),
+        Asked("maximum of a tag's series by minute", Aggregated(m, several[:1], window, minute, tagged=tagged)),
+        Asked("aggregates of a tag's series by key", Aggregated(m, several, window, minute, m.tags[:1], tagged=tagged)),
+        Asked("raw rows of a tag's series", Raw(m, m.field_names, window, tagged=tagged)),
+        Asked("raw rows of a tag's series among some keys", Raw(m, m.field_names, window, chosen, where, tagged)),
+        Asked("newest rows of a tag's series", Latest(m, m.field_names, tagged=tagged)),
+    ]
+
+
+def difference(query: Query, expected: Rows, actual: Rows) -> Difference | None:
+    """The first difference between an answer key's answer and another one."""
+    floats, wanted = floats_of(query.measurement), rounded(query, expected)
+    if not isinstance(query, Aggregated):
+        return compare(wanted, actual, floats)
+    return compare_rows(
+        comparable(query, canonical(wanted, floats)), comparable(query, canonical(actual, floats)), query.columns
+    )
+
+
 def rounded(query: Query, rows: Rows) -> Rows:
     """Sums and means of an answer key as values from which another order of addition may differ."""
-    if getattr(query, "aggregate", "") not in {"sum", "mean"}:
+    if not {how for how, _ in getattr(query, "values", ())} & {"sum", "mean"}:
         return rows
     time = rows.columns.index("time") if "time" in rows.columns else -1
     return Rows(

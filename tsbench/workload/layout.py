@@ -13,7 +13,7 @@ from tsbench.workload.random_numbers import by_weight
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tsbench.model import Query, Window
+    from tsbench.model import Query, Tagged, Window
     from tsbench.workload.processes import Process
     from tsbench.workload.random_numbers import Bits, Floats
 
@@ -85,13 +85,13 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """The random choices for one query: a measurement, its fields, a window, the keys (None: every series), a fleet."""
+    """The random choices for one query: measurement, fields, window, keys (None: every series), and values of tags."""
 
     measurement: Measurement
     fields: tuple[str, ...]
     window: Window
     keys: tuple[str, ...] | None
-    fleet: str = ""
+    tagged: tuple[Tagged, ...] = ()
 
 
 Build: TypeAlias = "Callable[[Pick], Query]"
@@ -119,10 +119,12 @@ class QueryKind:
         Names of the measurements, of which queries take one in turn; empty means the world's first.
     use_cases
         Names of the use cases that have such queries; None means any.
-    fleet
-        Whether to choose a value of the tag `fleet`.
+    tagged
+        Conditions on tags that all of its queries have.
+    draws
+        Tags, each with the number of its values that a query chooses: rows of series with one of them.
     zipf
-        Whether few series are chosen often, the first ones most: the r-th with a probability like 1/r.
+        Whether few series and values are chosen often, the first ones most: the r-th with a probability like 1/r.
     """
 
     doc: str
@@ -133,7 +135,8 @@ class QueryKind:
     fields: int | tuple[str, ...] = 0
     measurements: tuple[str, ...] = ()
     use_cases: tuple[str, ...] | None = None
-    fleet: bool = False
+    tagged: tuple[Tagged, ...] = ()
+    draws: tuple[tuple[str, int], ...] = ()
     zipf: bool = False
 
 

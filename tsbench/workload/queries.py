@@ -13,7 +13,7 @@ from zlib import crc32
 
 import numpy as np
 
-from tsbench.model import Analysis, Bucketed, Condition, Grouped, Latest, LatestBuckets, Query, Raw, Window
+from tsbench.model import Aggregated, Analysis, Condition, Latest, LatestBuckets, Query, Raw, Tagged, Window
 from tsbench.text import suggestion
 from tsbench.units import NS_PER_S, format_duration
 from tsbench.workload.layout import Pick, QueryKind
@@ -45,22 +45,29 @@ class Misfit(ValueError):  # noqa: N818 - the query is one, no error of the prog
 
 def rows(pick: Pick, where: tuple[Condition, ...] = ()) -> Query:
     """Return a query for the rows of the window."""
-    return Raw(pick.measurement, pick.fields, pick.window, pick.keys, where)
+    return Raw(pick.measurement, pick.fields, pick.window, pick.keys, where, pick.tagged)
 
 
 def newest_rows(pick: Pick) -> Query:
     """Return a query for the newest row of each series."""
-    return Latest(pick.measurement, pick.fields, None, pick.keys)
+    return Latest(pick.measurement, pick.fields, None, pick.keys, pick.tagged)
 
 
-def buckets(pick: Pick, aggregate: Aggregate, bucket_ns: int) -> Query:
-    """Return a query for an aggregate by time, of all chosen series together."""
-    return Bucketed(pick.measurement, pick.fields, aggregate, bucket_ns, pick.window, pick.keys)
+def aggregates(
+    pick: Pick,
+    values: tuple[tuple[Aggregate, str], ...],
+    bucket_ns: int | None,
+    by: tuple[str, ...],
+    where: tuple[Condition, ...],
+) -> Query:
+    """Return a query for aggregates by time and tags."""
+    return Aggregated(pick.measurement, values, pick.window, bucket_ns, by, pick.keys, where, pick.tagged)
 
 
-def buckets_by_key(pick: Pick, aggregate: Aggregate, bucket_ns: int) -> Query:
-    """Return a query for an aggregate by time and series."""
-    return Grouped(pick.measurement, pick.fields, aggregate, bucket_ns, pick.window, pick.keys)
+def buckets(pick: Pick, aggregate: Aggregate, bucket_ns: int, *, by_key: bool = False) -> Query:
+    """Return a query for an aggregate of each field by time, of all chosen series together or of each."""
+    by = (pick.measurement.key,) if by_key and pick.measurement.key is not None else ()
+    return Aggregated.of(pick.measurement, pick.fields, aggregate, bucket_ns, pick.window, pick.keys, by)
 
 
 def newest_buckets(pick: Pick, aggregate: Aggregate, bucket_ns: int, limit: int) -> Query:
@@ -69,14 +76,14 @@ def newest_buckets(pick: Pick, aggregate: Aggregate, bucket_ns: int, limit: int)
 
 
 def _analysis(pick: Pick, name: str, columns: tuple[str, ...]) -> Query:
-    of = pick.keys[0] if pick.keys else pick.fleet
+    of = pick.keys[0] if pick.keys else pick.tagged[0].values[0] if pick.tagged else ""
     return Analysis(pick.measurement, name, columns, pick.window, of)
 
 
 _MINUTES = partial(buckets, aggregate="max", bucket_ns=MINUTE_NS)
 _HOURS = partial(buckets, aggregate="max", bucket_ns=HOUR_NS)
-_HOURS_BY_KEY = partial(buckets_by_key, aggregate="mean", bucket_ns=HOUR_NS)
-_DAYS_BY_KEY = partial(buckets_by_key, aggregate="mean", bucket_ns=DAY_NS)
+_HOURS_BY_KEY = partial(buckets, aggregate="mean", bucket_ns=HOUR_NS, by_key=True)
+_DAYS_BY_KEY = partial(buckets, aggregate="mean", bucket_ns=DAY_NS, by_key=True)
 _BUSY = partial(rows, where=(Condition("usage_user", ">", 90.0),))
 _NEWEST_FIVE = partial(newest_buckets, aggregate="max", bucket_ns=MINUTE_NS, limit=5)
 
@@ -91,7 +98,8 @@ def _truck(
     """Return a kind of `Analysis` by its name; without a length it is about everything that was loaded."""
     build = partial(_analysis, name=name, columns=tuple(columns.split()))
     share = 0.0 if length_ns else 1.0
-    return {name: QueryKind(doc, build, length_ns, share, keys, 0, (measurement,), ("iot",), fleet)}
+    draws = (("fleet", 1),) if fleet else ()
+    return {name: QueryKind(doc, build, length_ns, share, keys, 0, (measurement,), ("iot",), draws=draws)}
 
 
 QUERIES: dict[str, QueryKind] = {
@@ -222,19 +230,22 @@ def make(name: str, world: World, loaded: Window, seed: int, number: int) -> Que
     fit(name, world, loaded)
     kind = kinds_of(world)[name]
     block, row = divmod(number, _BLOCK)
-    when, *who = _drawn(name, seed, block, 1 + kind.keys + kind.fleet)[row]
-    fleets = world.texts("fleet") if kind.fleet else ()
-    fleet = fleets[int(who.pop() * len(fleets))] if fleets else ""
+    when, *who = _drawn(name, seed, block, 1 + kind.keys + sum(count for _, count in kind.draws))[row]
     measurement = _measurement(kind, world, number)
-    keys = None
+    choose = _popular if kind.zipf else _distinct
+    keys, tagged = None, kind.tagged
     if kind.keys and world.key is not None:
         of_series = world.tags()[world.key]
-        choose = _popular if kind.zipf else _distinct
-        keys = tuple(of_series[i] for i in choose(who, len(of_series)))
+        keys = tuple(of_series[i] for i in choose(who[: kind.keys], len(of_series)))
+    at = kind.keys
+    for tag, count in kind.draws:
+        values, drawn = world.texts(tag), who[at : at + count]
+        at += count
+        tagged = (*tagged, Tagged(tag, tuple(values[i] for i in choose(drawn[: len(values)], len(values)))))
     names = measurement.field_names
     fields = kind.fields if isinstance(kind.fields, tuple) else names[: kind.fields or len(names)]
     window = _window(loaded, _length_ns(kind, world, loaded), when, world.spec.resolution_ns)
-    return kind.build(Pick(measurement, fields, window, keys, fleet))
+    return kind.build(Pick(measurement, fields, window, keys, tagged))
 
 
 @lru_cache(maxsize=32)

@@ -12,15 +12,15 @@ import orjson
 
 from tsbench.model import (
     Aggregate,
+    Aggregated,
     Analysis,
-    Bucketed,
     Comparator,
     Condition,
-    Grouped,
     Latest,
     LatestBuckets,
     Query,
     Raw,
+    Tagged,
     Window,
 )
 from tsbench.workload import queries
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
     from tsbench.workload.world import World
 
-FORMAT = 2
+FORMAT = 3
 MS = 1_000_000
 """Windows begin at whole milliseconds, which every database stores exactly."""
 _NS = 2**63
@@ -131,6 +131,8 @@ class Parser:
                 raise ValueError(f"it needs {', '.join(sorted(needed))}")
             if name == Analysis.__name__:
                 content["columns"] = _columns_of(content["name"], content["columns"])
+            elif name == Aggregated.__name__:
+                content |= _groups_of(of, content)
             else:
                 listed = tuple(content["fields"])
                 fields = self._fields.get((of.name, listed))
@@ -145,6 +147,8 @@ class Parser:
                     raise ValueError("keys are no texts")
             if "where" in content:
                 content["where"] = tuple(_condition_of(of, **condition) for condition in content["where"])
+            if "tagged" in content:
+                content["tagged"] = tuple(_tagged_of(of, **one) for one in content["tagged"])
             for rest in content.keys() - _CHECKED:
                 _CHECKS[rest](content[rest])
         except (KeyError, TypeError, AttributeError) as error:
@@ -164,6 +168,24 @@ def _columns_of(name: Any, columns: Any) -> tuple[str, ...]:
     if known is None or [*known] != columns:
         raise ValueError(f"there is no analysis {name!r} with such columns")
     return known
+
+
+def _groups_of(of: Measurement, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the aggregates and the tags of a query that has such."""
+    values, by = tuple(map(tuple, content["values"])), tuple(content["by"])
+    if not values or any(name not in of.field_names or how not in get_args(Aggregate) for how, name in values):
+        raise ValueError("values has pairs of an aggregate and a field")
+    if any(tag not in of.tags for tag in by):
+        raise ValueError("by has tags")
+    if content["bucket_ns"] is not None:
+        _expect_above_zero(content["bucket_ns"])
+    return {"values": values, "by": by}
+
+
+def _tagged_of(of: Measurement, tag: Any, values: Any) -> Tagged:
+    if tag not in of.tags or not values or not all(type(value) is str and value for value in values):
+        raise ValueError("tagged has a tag and texts")
+    return Tagged(tag, tuple(values))
 
 
 def _condition_of(of: Measurement, field: Any, comparison: Any, value: Any) -> Condition:
@@ -193,15 +215,15 @@ def _expect_text(text: Any) -> None:
         raise ValueError("of is a text")
 
 
-_CHECKED = {"measurement", "fields", "window", "keys", "name", "columns", "where"}
+_CHECKED = {"measurement", "fields", "values", "by", "window", "keys", "name", "columns", "where", "tagged"}
 _CHECKS: dict[str, Callable[[Any], None]] = {
     "aggregate": _expect_aggregate,
-    "bucket_ns": _expect_above_zero,
+    "bucket_ns": lambda value: None if value is None else _expect_above_zero(value),
     "limit": _expect_above_zero,
     "before_ns": lambda value: None if value is None else _expect_whole(value),
     "of": _expect_text,
 }
-_KINDS: tuple[type[Any], ...] = (Raw, Bucketed, Grouped, Latest, LatestBuckets, Analysis)
+_KINDS: tuple[type[Any], ...] = (Raw, Aggregated, Latest, LatestBuckets, Analysis)
 _NAMES: dict[str, tuple[str, ...]] = {one.__name__: tuple(one.__dataclass_fields__) for one in _KINDS}
 _MAKERS = {one.__name__: (one, frozenset(_NAMES[one.__name__])) for one in _KINDS}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.targets.mysql.support import new_database
-from tsbench.model import Bucketed, Condition, Grouped, Latest, Raw, Stored, Window, WriteMode
+from tsbench.model import Aggregated, Condition, Latest, Raw, Stored, Window, WriteMode
 from tsbench.targets.base import Statement
 from tsbench.targets.mysql import MARIADB, MYSQL
 from tsbench.testing.data import START_NS, S
@@ -111,8 +111,8 @@ def test_a_window_of_some_series_is_looked_up_by_series_and_time(filled: Filled,
     for query, rows in (
         (Raw(cpu, ("usage_user",), window, hosts), 6 * len(hosts)),
         (Raw(cpu, ("usage_user",), window, hosts, (Condition("usage_idle", ">", -1.0),)), 6 * len(hosts)),
-        (Bucketed(cpu, ("usage_user",), "max", 60 * S, window, hosts), 1),
-        (Grouped(cpu, ("usage_user",), "mean", 60 * S, window, hosts), len(hosts)),
+        (Aggregated.of(cpu, ("usage_user",), "max", 60 * S, window, hosts), 1),
+        (Aggregated.of(cpu, ("usage_user",), "mean", 60 * S, window, hosts, cpu.tags[:1]), len(hosts)),
     ):
         found, touched = filled.asked(query)
         assert len(found) == rows, query

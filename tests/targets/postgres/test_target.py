@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tsbench.errors import UserMistake
-from tsbench.model import Bucketed, Measurement, OpError, Outcome, Window, WriteMode
+from tsbench.model import Aggregated, Measurement, OpError, Outcome, Window, WriteMode
 from tsbench.servers.process import free_port
 from tsbench.targets.base import Statement, Unsupported
 from tsbench.targets.pgwire.login import parameters
@@ -152,7 +152,7 @@ def test_hypertables_on_plain_postgresql_say_in_one_line_what_is_missing(
 def test_buckets_are_timescaledbs_where_they_begin_when_those_of_the_epoch_do() -> None:
     day_ns = 24 * 3_600 * S
     for bucket_ns, is_own in ((S // 2, True), (60 * S, True), (day_ns, True), (7 * day_ns, False), (7 * S, False)):
-        text = HYPERTABLE.compile(Bucketed(CPU, ("busy",), "max", bucket_ns, Window(START_NS, START_NS + 1))).text
+        text = HYPERTABLE.compile(Aggregated.of(CPU, ("busy",), "max", bucket_ns, Window(START_NS, START_NS + 1))).text
         assert ("public.time_bucket(" in text, "date_bin" in text) == (is_own, not is_own), text
 
 
@@ -308,7 +308,7 @@ def test_times_and_buckets_finer_than_a_microsecond_are_refused() -> None:
         with pytest.raises(Unsupported, match="microseconds"):
             BTREE.encode(batch, mode)
     with pytest.raises(Unsupported, match="bucket of 1500 ns"):
-        BTREE.compile(Bucketed(CPU, ("busy",), "max", 1_500, Window(START_NS, START_NS + 1)))
+        BTREE.compile(Aggregated.of(CPU, ("busy",), "max", 1_500, Window(START_NS, START_NS + 1)))
 
 
 @pytest.mark.postgres

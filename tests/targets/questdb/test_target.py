@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tsbench.errors import UserMistake
-from tsbench.model import Bucketed, Field, Measurement, OpError, Outcome, Raw, Window, WriteMode
+from tsbench.model import Aggregated, Field, Measurement, OpError, Outcome, Raw, Window, WriteMode
 from tsbench.targets.base import Payload, Unsupported
 from tsbench.targets.questdb import TARGET
 from tsbench.targets.questdb.schemas import DEDUP, ApplyWal
@@ -140,7 +140,7 @@ class TestQuestDB(TargetContract):
         window, key = Window(START_NS, START_NS + 100 * S), self.key(schema, [batch])
         for keys in (None, *((value,) for value in names), tuple(names)):
             self.agrees(session, schema, Raw(odd, odd.field_names, window, keys), key)
-            self.agrees(session, schema, Bucketed(odd, odd.field_names, "mean", 30 * S, window, keys), key)
+            self.agrees(session, schema, Aggregated.of(odd, odd.field_names, "mean", 30 * S, window, keys), key)
         session.run(schema.drop([odd]))
         session.close()
 

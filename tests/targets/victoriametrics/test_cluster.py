@@ -15,7 +15,7 @@ from tests.targets.victoriametrics.test_target import write
 from tsbench.check.comparison import canonical
 from tsbench.check.stored_rows import Flaw, compare_canonical
 from tsbench.errors import UserMistake
-from tsbench.model import Bucketed, Count, Latest, OpError, Raw, Stored, Window, WriteMode
+from tsbench.model import Aggregated, Count, Latest, OpError, Raw, Stored, Window, WriteMode
 from tsbench.scenario.spec import Scenario, world
 from tsbench.scenario.validation import check_spec
 from tsbench.servers.programs import cached_program
@@ -207,7 +207,7 @@ def test_all_nodes_are_asked_and_copies_count_once(cluster: VictoriaCluster) -> 
         parts = session.sizes(WORLD.measurements)
         assert {name.rpartition(" ")[0] for name in parts} == {"node 1", "node 2", "node 3"}
         assert cluster.settings()["replicas"] == "2"
-        query = Bucketed(m, m.field_names[:1], "mean", 60 * 1_000_000_000, window, None)
+        query = Aggregated.of(m, m.field_names[:1], "mean", 60 * 1_000_000_000, window, None)
         with pytest.raises(OpError, match="do not ask each other"):
             session.query(FIELDS.compile(query), query.columns)
         session.run(FIELDS.drop(WORLD.measurements))

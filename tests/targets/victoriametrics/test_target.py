@@ -13,7 +13,7 @@ import pytest
 
 from tsbench.errors import UserMistake
 from tsbench.model import (
-    Bucketed,
+    Aggregated,
     Field,
     Kind,
     LatestBuckets,
@@ -175,7 +175,7 @@ class TestVictoriaMetrics(TargetContract):
         for keys in (None, *((value,) for value in data.ODD), data.ODD):
             key = self.key(schema, [batch])
             self.agrees(session, schema, Raw(odd, odd.field_names, window, keys), key)
-            self.agrees(session, schema, Bucketed(odd, odd.field_names, "mean", 30 * S, window, keys), key)
+            self.agrees(session, schema, Aggregated.of(odd, odd.field_names, "mean", 30 * S, window, keys), key)
         session.close()
 
     def test_a_quotation_mark_in_a_name_is_refused(self, url: str, schema: Schema) -> None:

@@ -43,7 +43,7 @@ class _Text(SqlText):
     def latest(self, query: Latest) -> str:
         # One pass over the columns asked for, without a sort: there is no index to look a series up in.
         m = query.measurement
-        where = self.before(query) + self.chosen(m, query.keys)
+        where = self.before(query) + self.chosen(query)
         row = ", ".join(f"{quoted(name)} := m.{quoted(name)}" for name in query.fields)
         return (
             f'SELECT b."time", t.{quoted(m.key or "")}, {fields("b.newest", query.fields)}\n'

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tsbench.model import OTHERS, Analysis, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored
+from tsbench.model import OTHERS, Aggregated, Analysis, Count, Kind, Latest, LatestBuckets, Query, Raw, Stored
 from tsbench.targets.base import Unsupported, others_text
 from tsbench.targets.influxdb.influxql import duration, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tsbench.model import Condition, Measurement
+    from tsbench.model import Aggregate, Condition, Measurement
 
 _Table: TypeAlias = "dict[str, tuple[str, tuple[Any, ...]]]"
 """Type and values of a table's columns by name."""
@@ -45,35 +45,39 @@ def compile_query(query: Query) -> str:
     m = query.measurement
     match query:
         case Raw():
-            fields = tuple(dict.fromkeys((*query.fields, *(one.field for one in query.where))))
-            where = [f"filter(fn: (r) => {_condition(one)})" for one in query.where]
-            steps = [_span(query), *_points(m, fields, query.keys), _PIVOT, *where, _kept(query)]
-        case Bucketed():
-            steps = [_span(query), *_points(m, query.fields, query.keys), *_buckets(query, []), _PIVOT]
-        case Grouped():
-            by = [m.key] if m.key else []
-            steps = [_span(query), *_points(m, query.fields, query.keys), *_buckets(query, by), _PIVOT]
+            steps = [*_rows_where(query), _kept(query)]
+        case Aggregated(where=(), bucket_ns=int(bucket_ns)) if len(query.aggregates) == 1:
+            (how,) = query.aggregates
+            buckets = _buckets(how, bucket_ns, query.by)
+            steps = [_span(query), *_points(m, query.fields), *_chosen(query), *buckets, _PIVOT]
+        case Aggregated():
+            return _parts(query)
         case Latest():
-            steps = [_until(query.before_ns), *_points(m, query.fields, query.keys), *_newest(m), _PIVOT, _kept(query)]
+            points = [*_points(m, query.fields), *_chosen(query)]
+            steps = [_until(query.before_ns), *points, *_newest(m), _kept(query)]
         case LatestBuckets():
             newest = ["group()", 'sort(columns: ["_time"], desc: true)', f"limit(n: {int(query.limit)})"]
             span = _until(query.before_ns)
-            steps = [span, *_points(m, query.fields, None), *_buckets(query, []), _PIVOT, *newest]
+            buckets = _buckets(query.aggregate, query.bucket_ns, [])
+            steps = [span, *_points(m, query.fields), *buckets, _PIVOT, *newest]
         case Analysis():
             raise Unsupported("it is not written in Flux")
         case Count():
-            # A point has all fields of its measurement, so any of them counts the points.
             span = f"range(start: {_EPOCH}, stop: {_FOREVER})"
             total = ["count()", "group()", "sum()", 'rename(columns: {_value: "points"})']
-            # A point that may lack a field has one of the first two.
-            either = [f"group(columns: {_texts(m.tags[:1])})", 'unique(column: "_time")'] * m.nullable
-            steps = [span, *_points(m, m.field_names[: 1 + m.nullable], None), *either, *total]
+            # Of two fields, of which a point may have both, it counts once.
+            either = [f"group(columns: {_texts(m.tags[:1])})", 'unique(column: "_time")'] * (len(m.fields_to_count) - 1)
+            steps = [span, *_points(m, m.fields_to_count), *either, *total]
         case Stored():
             start = _EARLIEST if query.start_ns is None else moment(query.start_ns)
             span = f"range(start: {start}, stop: {_FOREVER if query.end_ns is None else moment(query.end_ns)})"
             few = [] if query.limit is None else ["group()", f"limit(n: {int(query.limit)})"]
-            steps = [span, *_points(m, None, None), f"drop(columns: {_texts(_OF_THE_QUERY)})", _PIVOT, *few]
-    return "\n  |> ".join(["from(bucket: bucket)", *steps])
+            steps = [span, *_points(m, None), f"drop(columns: {_texts(_OF_THE_QUERY)})", _PIVOT, *few]
+    return _piped("from(bucket: bucket)", *steps)
+
+
+def _piped(source: str, *steps: str) -> str:
+    return "\n  |> ".join([source, *steps])
 
 
 _RENAME_TAGS = f'rename(fn: (column) => if column =~ /^_/ then column else "{_TAG}" + column)'
@@ -93,7 +97,7 @@ def other_measurements(measurements: Sequence[Measurement]) -> str:
     known = " and ".join(f'r["_measurement"] != {text_literal(m.name)}' for m in measurements)
     steps = [f"range(start: {_EARLIEST}, stop: {_FOREVER})", f"filter(fn: (r) => {known or 'true'})", "limit(n: 1)"]
     steps += ['keep(columns: ["_measurement"])', "group()", 'distinct(column: "_measurement")']
-    return "\n  |> ".join(["from(bucket: bucket)", *steps])
+    return _piped("from(bucket: bucket)", *steps)
 
 
 def _column(name: str) -> str:
@@ -104,7 +108,7 @@ def _texts(of: Sequence[str]) -> str:
     return f"[{', '.join(map(text_literal, of))}]"
 
 
-def _span(query: Raw | Bucketed | Grouped) -> str:
+def _span(query: Raw | Aggregated) -> str:
     return f"range(start: {moment(query.window.start_ns)}, stop: {moment(query.window.end_ns)})"
 
 
@@ -114,12 +118,72 @@ def _until(before_ns: int | None) -> str:
     return f"range(start: {_EPOCH}{stop})"
 
 
-def _points(m: Measurement, fields: Sequence[str] | None, keys: Sequence[str] | None) -> list[str]:
-    """Return the filters for the points of a query, in forms that the storage engine applies itself; None: all."""
-    filters = [f'filter(fn: (r) => r["_measurement"] == {text_literal(m.name)})']
-    if fields is not None:
-        filters.append(_any_of("_field", fields))
-    return filters if keys is None or m.key is None else [*filters, _any_of(m.key, keys)]
+def _points(m: Measurement, fields: Sequence[str] | None) -> list[str]:
+    """Return the filters for values of some fields, in forms that the storage engine applies itself; None: all."""
+    of_fields = [] if fields is None else [_any_of("_field", fields)]
+    return [f'filter(fn: (r) => r["_measurement"] == {text_literal(m.name)})', *of_fields]
+
+
+def _chosen(query: Raw | Aggregated | Latest) -> list[str]:
+    """Return the filters for series by their tags."""
+    keys, key = query.keys, query.measurement.key
+    of_keys = [] if keys is None or key is None else [_any_of(key, keys)]
+    return [*of_keys, *(_any_of(one.tag, one.values) for one in query.tagged)]
+
+
+def _rows_where(query: Raw | Aggregated) -> list[str]:
+    """Return the steps for rows, with their fields as columns, for which a query's conditions hold."""
+    fields = tuple(dict.fromkeys((*query.fields, *(one.field for one in query.where))))
+    where = [f"filter(fn: (r) => {_condition(one)})" for one in query.where]
+    return [_span(query), *_points(query.measurement, fields), *_chosen(query), _PIVOT, *where]
+
+
+def _parts(query: Aggregated) -> str:
+    """Return the text for aggregates of rows: one of Flux's functions takes one column, so each value has its own."""
+    if query.where:
+        rows = _piped("rows = from(bucket: bucket)", *_rows_where(query))
+    else:
+        points = [_span(query), *_points(query.measurement, query.fields), *_chosen(query)]
+        rows = _piped("rows = from(bucket: bucket)", *points)
+    tables = [
+        _piped(f"v{i} = rows", *_part(query, how, field, name))
+        for i, ((how, field), name) in enumerate(zip(query.values, query.value_names, strict=True))
+    ]
+    values = ", ".join(f"v{i}" for i in range(len(tables)))
+    union = f"union(tables: [{values}])" if len(tables) > 1 else "v0"
+    row_key = _row_key(query)
+    one_row = [] if row_key else ['set(key: "row", value: "")']
+    pivot = f'pivot(rowKey: {_texts(row_key or ["row"])}, columnKey: ["_field"], valueColumn: "_value")'
+    return "\n".join([rows, *tables, _piped(union, *one_row, "group()", pivot)])
+
+
+def _row_key(query: Aggregated) -> list[str]:
+    return [*(["_time"] if query.bucket_ns is not None else []), *query.by]
+
+
+def _kind_of(m: Measurement, how: Aggregate, field: str) -> Kind:
+    """Return the type of an aggregate."""
+    if how in {"count", "mean"}:
+        return Kind.INT if how == "count" else Kind.FLOAT
+    return next(one.kind for one in m.fields if one.name == field)
+
+
+def _part(query: Aggregated, how: Aggregate, field: str, name: str) -> Iterator[str]:
+    """Yield the steps from a query's rows to one of its values, in a column `_value` of any field's type."""
+    if query.where:
+        yield f"filter(fn: (r) => exists {_column(field)})"
+        yield f'duplicate(column: {text_literal(field)}, as: "_value")'
+    else:
+        yield _any_of("_field", [field])
+    if query.bucket_ns is not None:
+        yield from _buckets(how, query.bucket_ns, query.by, of_field=False)
+    else:
+        yield f"group(columns: {_texts(query.by)})"
+        yield f"{how}()"
+    yield f"keep(columns: {_texts([*_row_key(query), '_value'])})"
+    if len({_kind_of(query.measurement, *value) for value in query.values}) > 1:
+        yield "map(fn: (r) => ({r with _value: float(v: r._value)}))"  # tables of two types cannot be joined
+    yield f'set(key: "_field", value: {text_literal(name)})'
 
 
 def _any_of(column: str, values: Sequence[str]) -> str:
@@ -129,19 +193,24 @@ def _any_of(column: str, values: Sequence[str]) -> str:
     return f"filter(fn: (r) => {' or '.join(parts) or 'false'})"
 
 
-def _buckets(query: Bucketed | Grouped | LatestBuckets, by: Sequence[str]) -> list[str]:
-    every = duration(query.bucket_ns)
+def _buckets(how: Aggregate, bucket_ns: int, by: Sequence[str], *, of_field: bool = True) -> list[str]:
+    every = duration(bucket_ns)
     return [
-        f"group(columns: {_texts(['_field', *by])})",
-        f'aggregateWindow(every: {every}, fn: {query.aggregate}, createEmpty: false, timeSrc: "_start")',
+        f"group(columns: {_texts([*(['_field'] if of_field else []), *by])})",
+        f'aggregateWindow(every: {every}, fn: {how}, createEmpty: false, timeSrc: "_start")',
         f"truncateTimeColumn(unit: {every})",
     ]
 
 
 def _newest(m: Measurement) -> list[str]:
-    """Return the steps for the newest row of each key, from the newest of each series by the storage engine."""
-    by = f"group(columns: {_texts(['_field', *([m.key] if m.key else [])])})"
-    return ["last()", by, 'sort(columns: ["_time"])', "last()"]
+    """Return the steps for the newest row of each key, from the newest of each series by the storage engine.
+
+    Where points lack fields, the newest values of two fields may be of two points: rows are made first, which is slow.
+    """
+    key = [m.key] if m.key else []
+    if m.nullable:
+        return [_PIVOT, f"group(columns: {_texts(key)})", 'sort(columns: ["_time"], desc: true)', "limit(n: 1)"]
+    return ["last()", f"group(columns: {_texts(['_field', *key])})", 'sort(columns: ["_time"])', "last()", _PIVOT]
 
 
 def _condition(condition: Condition) -> str:
@@ -171,7 +240,7 @@ class Failed(Exception):  # noqa: N818 - the state of the query
 def records(text: str, columns: tuple[str, ...], of_tags: tuple[str, ...] = ()) -> list[tuple[Any, ...]]:
     """Return the rows of an annotated CSV answer (with `datatype`) under the requested columns.
 
-    For `Stored`, `of_tags` are the names of the measurement's tags.
+    `of_tags` are the names of the measurement's tags, if fields can be missing as well as tags.
 
     Raises
     ------
@@ -189,8 +258,9 @@ def records(text: str, columns: tuple[str, ...], of_tags: tuple[str, ...] = ()) 
         if OTHERS in columns:
             records += _stored(values, columns, of_tags)
             continue
-        missing = ("string", ("",) * len(rows))  # a tag that no series of this table has
-        records += zip(*(_typed(*values.get(name, missing)) for name in wanted), strict=True)
+        nothing = {True: ("string", ("",) * len(rows)), False: ("double", ("",) * len(rows))}
+        columns_of = (values.get(name, nothing[not of_tags or name in of_tags]) for name in wanted)
+        records += zip(*(_typed(*column) for column in columns_of), strict=True)
     return records
 
 

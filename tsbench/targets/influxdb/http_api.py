@@ -69,11 +69,13 @@ class InfluxSchema(LineSchema):
 
 
 def tags_of(query: Query) -> tuple[str, ...]:
-    """Return the parameters of a query's statement: for `Stored` the names of the tags.
+    """Return the parameters of a query's statement: for `Stored`, and where points lack fields, the names of the tags.
 
-    The session must know them: somebody may have made a field with the name of a tag, or the other way round.
+    The session must know them: somebody may have made a field with the name of a tag, or the other way round; and what
+    an answer has no column for is a text that is empty, or a number that is missing.
     """
-    return (*query.measurement.tags, *query.measurement.own_tags) if isinstance(query, Stored) else ()
+    m = query.measurement
+    return (*m.tags, *m.own_tags) if isinstance(query, Stored) or m.nullable else ()
 
 
 def refusal(response: Response, *, write: bool = False) -> OpError:

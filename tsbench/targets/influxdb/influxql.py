@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from tsbench.model import Analysis, Bucketed, Count, Grouped, Latest, LatestBuckets, Query, Raw, Stored
+from tsbench.model import Aggregated, Analysis, Count, Latest, LatestBuckets, Query, Raw, Stored
 from tsbench.targets.base import Unsupported
 
 if TYPE_CHECKING:
@@ -38,25 +38,21 @@ def compile_query(query: Query) -> str:
     where: list[str]
     match query:
         case Raw():
-            conditions = [f"{quoted(one.field)} {one.comparison} {number(one.value)}" for one in query.where]
-            select, where, rest = _names(query.fields), [*_window(query), *conditions], _by_key(m)
-        case Bucketed():
-            select, where, rest = _aggregates(query), _window(query), [_by_time(query)]
-        case Grouped():
-            select, where, rest = _aggregates(query), _window(query), [_by_time(query, m.key)]
+            select, where, rest = _names(query.fields), [*_window(query), *_conditions(query)], _by_key(m)
+        case Aggregated():
+            select, where, rest = _aggregates(query), [*_window(query), *_conditions(query)], _groups(query)
         case Latest():
             select, where = _names(query.fields), _before(query.before_ns)
             rest = [*_by_key(m), "ORDER BY time DESC LIMIT 1"]
         case LatestBuckets():
             select, where = _aggregates(query), _before(query.before_ns)
-            rest = [_by_time(query), f"ORDER BY time DESC LIMIT {int(query.limit)}"]
+            rest = [_by_time(query.bucket_ns), f"ORDER BY time DESC LIMIT {int(query.limit)}"]
         case Analysis():
             return _analysis(query)
-        case Count() if m.nullable:
+        case Count() if len(m.fields_to_count) > 1:
             return _count_of_nullable(m)
         case Count():
-            # A point has all fields of its measurement, so any of them counts the points.
-            select, where, rest = f"count({quoted(m.fields[0].name)}) AS points", [], []
+            select, where, rest = f"count({quoted(m.fields_to_count[0])}) AS points", [], []
         case Stored():
             select, where, rest = "*", _bounds(query), ["GROUP BY *"]
             if query.limit is not None:
@@ -65,7 +61,8 @@ def compile_query(query: Query) -> str:
                     ["*", *(f"{quoted(name)}::{kind}" for name in m.field_names for kind in _NO_NUMBERS)]
                 )
                 rest = [f"LIMIT {int(query.limit)}"]
-    where += _chosen(m, getattr(query, "keys", None))
+    if isinstance(query, Raw | Aggregated | Latest):
+        where += _chosen(query)
     lines = [f"SELECT {select}", f"FROM {quoted(m.name)}"]
     lines += [f"WHERE {' AND '.join(where)}"] if where else []
     return "\n".join([*lines, *rest])
@@ -100,7 +97,7 @@ def _analysis(query: Analysis) -> str:
 
 def _count_of_nullable(m: Measurement) -> str:
     """Return the text that counts points of which each lacks one field at most: those with either of two fields."""
-    one, other = (quoted(field.name) for field in m.fields[:2])
+    one, other = (quoted(name) for name in m.fields_to_count)
     source = f"{one} AS one, {other} AS other, {one} + {other} AS both FROM {quoted(m.name)}"
     return "\n".join(["SELECT count(one) + count(other) - count(both) AS points", f"FROM (SELECT {source})"])
 
@@ -123,11 +120,22 @@ def _by_key(m: Measurement) -> list[str]:
     return [f"GROUP BY {quoted(m.key)}"] if m.key else []
 
 
-def _aggregates(query: Bucketed | Grouped | LatestBuckets) -> str:
-    return ", ".join(f"{query.aggregate}({quoted(name)}) AS {quoted(name)}" for name in query.fields)
+def _aggregates(query: Aggregated | LatestBuckets) -> str:
+    named = zip(query.values, query.value_names, strict=True)
+    return ", ".join(f"{how}({quoted(name)}) AS {quoted(alias)}" for (how, name), alias in named)
 
 
-def _window(query: Raw | Bucketed | Grouped | Analysis) -> list[str]:
+def _conditions(query: Raw | Aggregated) -> list[str]:
+    return [f"{quoted(one.field)} {one.comparison} {number(one.value)}" for one in query.where]
+
+
+def _groups(query: Aggregated) -> list[str]:
+    if query.bucket_ns is not None:
+        return [_by_time(query.bucket_ns, query.by)]
+    return [f"GROUP BY {_names(query.by)}"] if query.by else []
+
+
+def _window(query: Raw | Aggregated | Analysis) -> list[str]:
     return [f"time >= {query.window.start_ns}ns", f"time < {query.window.end_ns}ns"]
 
 
@@ -140,20 +148,23 @@ def _before(time_ns: int | None) -> list[str]:
     return [] if time_ns is None else [f"time < {time_ns}ns"]
 
 
-def _by_time(query: Bucketed | Grouped | LatestBuckets, key: str | None = None) -> str:
+def _by_time(bucket_ns: int, by: Sequence[str] = ()) -> str:
     """Return the clause for buckets, aligned to the epoch; `fill(none)` prevents rows for empty ones."""
-    by_key = f", {quoted(key)}" if key else ""
-    return f"GROUP BY time({duration(query.bucket_ns)}){by_key} fill(none)"
+    return f"GROUP BY {', '.join([f'time({duration(bucket_ns)})', *map(quoted, by)])} fill(none)"
 
 
-def _chosen(m: Measurement, keys: Sequence[str] | None) -> list[str]:
-    """Return the condition for the keys as a list of none or one; an empty tag is stored as a missing one."""
-    if keys is None or m.key is None:
-        return []
-    name = quoted(m.key)
-    if not keys:
-        return [f"{name} = '' AND {name} != ''"]
-    return [f"({' OR '.join(f'{name} = {text_literal(key)}' for key in keys)})"]
+def _chosen(query: Raw | Aggregated | Latest) -> list[str]:
+    """Return the conditions on tags; an empty tag is stored as a missing one."""
+    keys, key = query.keys, query.measurement.key
+    of_keys = [] if keys is None or key is None else [_any_of(key, keys)]
+    return [*of_keys, *(_any_of(one.tag, one.values) for one in query.tagged)]
+
+
+def _any_of(tag: str, values: Sequence[str]) -> str:
+    name = quoted(tag)
+    if not values:
+        return f"{name} = '' AND {name} != ''"
+    return f"({' OR '.join(f'{name} = {text_literal(value)}' for value in values)})"
 
 
 def duration(length_ns: int) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from tsbench.errors import UserMistake
-from tsbench.model import OTHERS, OpError, Outcome, Rows
+from tsbench.model import OTHERS, Count, OpError, Outcome, Rows
 from tsbench.targets import credentials, http
 from tsbench.targets.base import Inventory, Operation, ServerObject, Statement
 from tsbench.targets.http import HttpEndpoint, HttpSession
@@ -115,7 +115,7 @@ class Influx2Session(HttpSession):
             raise OpError(outcome, cause, f"InfluxDB: {error}") from error
         except ValueError as error:
             raise OpError(Outcome.UNKNOWN, "protocol", f"InfluxDB: no annotated CSV: {error}") from error
-        if not records and "time" not in columns:  # Flux has no row for a count of zero
+        if not records and columns == Count.columns:  # Flux has no row for a count of zero
             records = [(0,) * len(columns)]
         return Rows(columns, records)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tsbench.encode.bson_columns import FIELD, MEASUREMENT, NS_PER_MS, POINT, TAGS, TIME, VALUE
 from tsbench.encode.bson_hours import HOUR, HOUR_MS, KEY, POINTS
 from tsbench.encode.sql import EPOCH
-from tsbench.model import Analysis, Bucketed, Count, Grouped, Latest, LatestBuckets, Raw, Stored
+from tsbench.model import Aggregated, Analysis, Count, Latest, LatestBuckets, Raw, Stored
 from tsbench.targets.base import Statement, Unsupported
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tsbench.model import Aggregate, Measurement, Query
 
 PipelineStage: TypeAlias = "dict[str, Any]"
-Read: TypeAlias = Raw | Bucketed | Grouped | Latest | LatestBuckets
+Read: TypeAlias = Raw | Aggregated | Latest | LatestBuckets
 _DAY_MS = 86_400_000
 VALUES = "point_values"
 """The collection of all measurements' values."""
@@ -36,7 +36,7 @@ class Pipeline:
             case Raw():
                 points = self.points(query, _window(query), _where(query))
                 stages = [*points, _projection(query.measurement, query.fields)]
-            case Bucketed() | Grouped():
+            case Aggregated():
                 stages = self._aggregated(query)
             case Latest():
                 stages = self.latest(query)
@@ -92,35 +92,47 @@ class Pipeline:
 
     # --- the queries
 
-    def _aggregated(self, query: Bucketed | Grouped) -> list[PipelineStage]:
+    def _aggregated(self, query: Aggregated) -> list[PipelineStage]:
         m = query.measurement
-        by: Any = _bucket(query.bucket_ns)
-        names: PipelineStage = {TIME: "$_id"}
-        order: PipelineStage = {"_id": 1}
-        if isinstance(query, Grouped) and m.key is not None:
-            by = {"t": by, "k": f"${key_path(m)}"}
-            names = {TIME: "$_id.t", m.key: "$_id.k"}
-            order = {"_id.t": 1, "_id.k": 1}
-        values = self.values(query, _window(query))
-        return [*values, self._group(by, query.fields, query.aggregate), {"$sort": order}, named(names, query.fields)]
+        path: PipelineStage = {} if query.bucket_ns is None else {TIME: _bucket(query.bucket_ns)}
+        path |= {tag: f"${TAGS}.{plain(tag)}" for tag in query.by}
+        if query.by == (m.key,) and m.key is not None:
+            path[m.key] = f"${key_path(m)}"
+        letters = {name: "t" if name == TIME else "k" if name == m.key else f"g{i}" for i, name in enumerate(path)}
+        by: Any = {letters[name]: of for name, of in path.items()}
+        names = {name: f"$_id.{letter}" for name, letter in letters.items()}
+        order = {f"_id.{letter}": 1 for letter in letters.values()}
+        if not query.by:  # as people write it
+            by, names, order = path.get(TIME), dict.fromkeys(path, "$_id"), {"_id": 1}
+        values = (
+            self.points(query, _window(query), _where(query)) if query.where else self.values(query, _window(query))
+        )
+        group = self._group(by, query, alone=bool(query.where))
+        return [*values, group, {"$sort": order}, named(names, query.value_names)]
 
     def _latest_buckets(self, query: LatestBuckets) -> list[PipelineStage]:
         return [
             *self.values(query, _before(query)),
-            self._group(_bucket(query.bucket_ns), query.fields, query.aggregate),
+            self._group(_bucket(query.bucket_ns), query),
             {"$sort": {"_id": -1}},
             {"$limit": query.limit},
             named({TIME: "$_id"}, query.fields),
         ]
 
-    def _group(self, by: Any, fields: Sequence[str], aggregate: Aggregate) -> PipelineStage:
-        """Return the stage that aggregates fields; their names are numbers, since a name of a group has no dots."""
-        return {"$group": {"_id": by, **{f"f{i}": self._aggregate(aggregate, f) for i, f in enumerate(fields)}}}
+    def _group(self, by: Any, query: Aggregated | LatestBuckets, *, alone: bool = False) -> PipelineStage:
+        """Return the stage that aggregates fields, of whole points if they come `alone`.
 
-    def _aggregate(self, aggregate: Aggregate, field: str) -> Any:
-        if aggregate == "count":
-            return {"$sum": {"$cond": [{"$gt": [self.value(field), None]}, 1, 0]}}
-        return {"$avg" if aggregate == "mean" else f"${aggregate}": self.value(field)}
+        Their names are numbers, since a name of a group has no dots.
+        """
+        value = Pipeline.value if alone else type(self).value
+        each = {f"f{i}": _aggregate(how, value(self, field)) for i, (how, field) in enumerate(query.values)}
+        return {"$group": {"_id": by, **each}}
+
+
+def _aggregate(aggregate: Aggregate, value: Any) -> Any:
+    if aggregate == "count":
+        return {"$sum": {"$cond": [{"$gt": [value, None]}, 1, 0]}}
+    return {"$avg" if aggregate == "mean" else f"${aggregate}": value}
 
 
 def statement(collection: str, stages: Sequence[PipelineStage], *stored: Stored) -> Statement:
@@ -146,8 +158,11 @@ def plain(name: str) -> str:
 
 def among(query: Read, path: str = "") -> PipelineStage:
     """Return the condition for the series of a query; `path` is where their key is, by default in the tags."""
-    keys, m = getattr(query, "keys", None), query.measurement
-    return {} if keys is None or m.key is None else {path or key_path(m): {"$in": list(keys)}}
+    if isinstance(query, LatestBuckets):
+        return {}
+    keys, m = query.keys, query.measurement
+    of_keys = {} if keys is None or m.key is None else {path or key_path(m): {"$in": list(keys)}}
+    return of_keys | {f"{TAGS}.{plain(one.tag)}": {"$in": list(one.values)} for one in query.tagged}
 
 
 def key_path(m: Measurement) -> str:
@@ -188,7 +203,7 @@ def bound_of(time_ns: int) -> datetime:
 _COMPARISONS = {">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte", "=": "$eq"}
 
 
-def _where(query: Raw) -> PipelineStage:
+def _where(query: Raw | Aggregated) -> PipelineStage:
     """Return the conditions on fields; several on one field stand together."""
     conditions: dict[str, dict[str, float]] = {}
     for one in query.where:
@@ -196,7 +211,7 @@ def _where(query: Raw) -> PipelineStage:
     return conditions
 
 
-def _window(query: Raw | Bucketed | Grouped) -> PipelineStage:
+def _window(query: Raw | Aggregated) -> PipelineStage:
     return {"$gte": bound_of(query.window.start_ns), "$lt": bound_of(query.window.end_ns)}
 
 
@@ -242,10 +257,12 @@ class ValuePipeline(Pipeline):
 
     def points(self, query: Read, window: PipelineStage, more: PipelineStage) -> list[PipelineStage]:
         m = query.measurement
-        where = [one.field for one in query.where] if isinstance(query, Raw) else []
+        where = [one.field for one in query.where] if isinstance(query, Raw | Aggregated) else []
         fields = dict.fromkeys([*query.fields, *where])
         by = {TIME: f"${TIME}", **({} if m.key is None else {KEY: f"${key_path(m)}"})}
-        tags = {} if m.key is None else {TAGS: {plain(m.key): f"$_id.{KEY}"}}
+        tags: PipelineStage = {} if m.key is None else {TAGS: {plain(m.key): f"$_id.{KEY}"}}
+        if isinstance(query, Aggregated) and query.by not in {(), (m.key,)}:
+            by, tags = by | {TAGS: f"${TAGS}"}, {TAGS: f"$_id.{TAGS}"}
         rows = {TIME: f"$_id.{TIME}", **tags, **_row_values(list(fields))}
         return [_of(query, window, list(fields)), *_rows(by, list(fields)), {"$project": {"_id": 0, **rows}},
                 *([{"$match": more}] if more else [])]  # fmt: skip

@@ -11,8 +11,8 @@ from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 from pymongo.errors import OperationFailure
 
-from tsbench.encode.bson_columns import MEASUREMENT, TIME
-from tsbench.model import OTHERS, OpError, Outcome, Rows
+from tsbench.encode.bson_columns import MEASUREMENT
+from tsbench.model import OTHERS, Count, OpError, Outcome, Rows
 from tsbench.targets import credentials
 from tsbench.targets.base import Inventory, ServerObject, Statement
 from tsbench.targets.mongodb import counters, explain
@@ -203,7 +203,7 @@ class MongodbSession(NetworkSession[Messages]):
             raise not_mine(statement)
         collection, stages = statement.params
         documents = self._documents(collection, stages)
-        if not documents and TIME not in columns:  # a count of nothing is no document
+        if not documents and columns == Count.columns:  # a count of nothing is no document
             documents = [dict.fromkeys(columns, 0)]
         return Rows(columns, [tuple(map(document.get, columns)) for document in documents])
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from tsbench.model import Batch, Codes, Grouped, Latest, Measurement, Query, WriteMode
+    from tsbench.model import Aggregated, Batch, Codes, Latest, Measurement, Query, WriteMode
     from tsbench.targets.base import Command, Payload
 
 PREFIX = "tsbench_"
@@ -66,19 +66,13 @@ class QuestText(SqlText):
         """Return the condition; an empty list needs another one than FALSE, which SAMPLE BY does not take."""
         return super().among(column, keys) if keys else f"{column} IN ('') AND {column} NOT IN ('')"
 
-    def grouped(self, query: Grouped) -> str:
-        m, key = query.measurement, quoted(query.measurement.key or "")
-        where = [self.window(query.window), *self.chosen(m, query.keys)]
-        return (
-            f'SELECT m."time", m.{key}, {self.aggregates(query)}\n'
-            f"FROM {quoted(m.name)} m\n"
-            f"WHERE {' AND '.join(where)}\n"
-            f"{self.by_bucket(query.bucket_ns)} ORDER BY 1, 2"
-        )
+    def grouping(self, query: Aggregated) -> list[str]:
+        """Return SAMPLE BY for buckets; the tags beside it group the rows, too."""
+        return super().grouping(query) if query.bucket_ns is None else [self.by_bucket(query.bucket_ns)]
 
     def latest(self, query: Latest) -> str:
         m, key = query.measurement, quoted(query.measurement.key or "")
-        where = self.before(query) + self.chosen(m, query.keys)
+        where = self.before(query) + self.chosen(query)
         return (
             f'SELECT m."time", m.{key}, {fields("m", query.fields)}\n'
             f"FROM {quoted(m.name)} m\n"

@@ -106,18 +106,20 @@ def _stored_rows(
 
 
 def bucket_rows(
-    result: list[dict[str, Any]], columns: tuple[str, ...], measurement: str, key: str, size: int
+    result: list[dict[str, Any]], columns: tuple[str, ...], measurement: str, by: Sequence[str], size: int
 ) -> Iterator[Any]:
-    """Yield the rows of buckets of `size` ms; a window ends 1 ms before its bucket does."""
-    names = [f"{measurement}_{name}" for name in columns[2 if key else 1 :]]
-    series: dict[str, dict[str, dict[int, float]]] = defaultdict(dict)
+    """Yield the rows of buckets of `size` ms, or of one window without a time; a window ends 1 ms before it does."""
+    first = ("time" in columns) + len(by)
+    names = [f"{measurement}_{name}" for name in columns[first:]]
+    groups: dict[tuple[str, ...], dict[str, dict[int, float]]] = defaultdict(dict)
     for one in result:
-        points = {round(at * 1_000): float(value) for at, value in one["values"]}
-        series[one["metric"].get(key, "") if key else ""][one["metric"][FIELD]] = points
-    for name, fields in series.items():
+        labels = one["metric"]
+        points = {round(at * 1_000): float(value) for at, value in one.get("values") or [one["value"]]}
+        groups[tuple(labels.get(tag, "") for tag in by)][labels[FIELD]] = points
+    for tags, fields in groups.items():
         for at in sorted({at for points in fields.values() for at in points}):
-            values = (fields.get(metric, {}).get(at) for metric in names)
-            yield ((at + 1 - size) * MS, *([name] if key else []), *values)
+            time = [(at + 1 - size) * MS] if columns[0] == "time" else []
+            yield (*time, *tags, *(fields.get(metric, {}).get(at) for metric in names))
 
 
 def _latest_rows(result: list[dict[str, Any]], columns: tuple[str, ...], measurement: str, key: str) -> Iterator[Any]:

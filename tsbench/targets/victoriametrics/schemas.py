@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tsbench.model import Analysis, Bucketed, Count, Grouped, Kind, Latest, LatestBuckets, Raw, Stored
+from tsbench.model import Aggregated, Analysis, Count, Kind, Latest, LatestBuckets, Raw, Stored
 from tsbench.targets.base import Operation, Statement, Unsupported, expect_all_fields
 from tsbench.targets.http import LineSchema
 
@@ -68,6 +68,7 @@ class FieldsSchema(LineSchema):
 
     name: str
     keeps_duplicates = True
+    nulls = frozenset()  # `expect_all_fields`
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
         """Return the operation that deletes all series; points make new ones."""
@@ -100,27 +101,26 @@ class FieldsSchema(LineSchema):
         """Return the request, with the form of its answer as parameters (see `session`)."""
         m, key = query.measurement, query.measurement.key or ""
         match query:
-            case Raw(where=conditions) if conditions:
+            case Raw(where=(_, *_)) | Aggregated(where=(_, *_)):
                 raise Unsupported(
                     "MetricsQL has no rows: the samples of one metric cannot be chosen by another's values"
                 )
             case Raw():
                 start, end = _ms(query.window.start_ns), _ms(query.window.end_ns)
-                return _export(_selector(query, query.keys), start, end, "rows", m.name, key)
+                return _export(_selector(query), start, end, "rows", m.name, key)
             case Stored():
                 limit = () if query.limit is None else (query.limit,)
                 bounds = [None if t is None else _ms(t) for t in (query.start_ns, query.end_ns)]
                 return _export(
                     f'{{__name__=~"{_pattern(m.name)}_.*"}}', *bounds, "stored", m.name, (*m.tags, *m.own_tags), *limit
                 )
-            case Bucketed() | Grouped():
-                window = query.window
-                return _buckets(query, _ms(window.start_ns), _ms(window.end_ns), query.keys, key)
+            case Aggregated():
+                return _groups(query)
             case LatestBuckets():
                 return _newest_buckets(query)
             case Latest():
                 at_s = str(END_S) if query.before_ns is None else _seconds(_ms(query.before_ns) - 1)
-                rows = f"{_selector(query, query.keys)}[{EVER}]"
+                rows = f"{_selector(query)}[{EVER}]"
                 times = f'label_set(tlast_over_time({rows}) keep_metric_names, "{IS_TIME}", "1")'
                 both = f"union({times}, last_over_time({rows}))"
                 return _statement("/api/v1/query", {"query": both, "time": at_s}, "latest", m.name, key)
@@ -182,12 +182,17 @@ def _any_of(texts: Sequence[str]) -> str:
     return f"={_literal(texts[0])}" if len(texts) == 1 else f'=~"{"|".join(map(_pattern, texts))}"'
 
 
-def _selector(query: Raw | Bucketed | Grouped | Latest | LatestBuckets, keys: Sequence[str] | None) -> str:
-    """Return the selector of a query's metrics; an empty tag is stored as a missing one, and both match "" here."""
+def _selector(query: Raw | Aggregated | Latest | LatestBuckets, fields: Sequence[str] = ()) -> str:
+    """Return the selector of a query's metrics, or of those of some fields.
+
+    An empty tag is stored as a missing one, and both match "" here.
+    """
     m = query.measurement
-    conditions = [f"__name__{_any_of([f'{m.name}_{name}' for name in query.fields])}"]
-    if keys is not None and m.key is not None:
-        conditions.append(f"{_label(m.key)}{_any_of(keys)}" if keys else _NOTHING)
+    conditions = [f"__name__{_any_of([f'{m.name}_{name}' for name in fields or query.fields])}"]
+    if not isinstance(query, LatestBuckets):
+        if query.keys is not None and m.key is not None:
+            conditions.append(f"{_label(m.key)}{_any_of(query.keys)}" if query.keys else _NOTHING)
+        conditions += [f"{_label(one.tag)}{_any_of(one.values)}" for one in query.tagged]
     return f"{{{','.join(conditions)}}}"
 
 
@@ -232,32 +237,54 @@ def _aggregate(of: Aggregate, series: str, by: str) -> str:
             return f"{rolled('sum', 'sum')} / {rolled('sum', 'count')}"
 
 
-def _buckets(
-    query: Bucketed | Grouped | LatestBuckets, start: int, end: int, keys: Sequence[str] | None, key: str, *form: object
-) -> Statement:
+def _aggregates(query: Aggregated | LatestBuckets, window: str) -> str:
+    """Return all aggregates of a query's metrics in a window, such as "[60000ms]", under the names of its columns."""
+    m, by = query.measurement, "".join(f",{_label(tag)}" for tag in getattr(query, "by", ()))
+    fields: dict[Aggregate, list[str]] = {}
+    for how, field in query.values:
+        fields.setdefault(how, []).append(field)
+    parts = []
+    for how, of in fields.items():
+        part = _aggregate(how, f"{_selector(query, of)}{window}", by)
+        if query.value_names != query.fields:
+            name = _literal(f"{m.name}_{how}_$1")
+            part = f'label_replace({part}, "{FIELD}", {name}, "{FIELD}", "{_pattern(m.name)}_(.*)")'
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else f"union({', '.join(parts)})"
+
+
+def _groups(query: Aggregated) -> Statement:
+    """Return the request for aggregates by time, or of the whole window."""
+    start, end = _ms(query.window.start_ns), _ms(query.window.end_ns)
+    if query.bucket_ns is not None:
+        return _buckets(query, query.bucket_ns, start, end)
+    whole = _aggregates(query, f"[{end - start}ms]") if start < end else f"{{{_NOTHING}}}"
+    form = "buckets", query.measurement.name, query.by, end - start
+    return _statement("/api/v1/query", {"query": whole, "time": _seconds(end - 1)}, *form)
+
+
+def _buckets(query: Aggregated | LatestBuckets, bucket_ns: int, start: int, end: int, *form: object) -> Statement:
     """Return the request for the buckets of a window, in ms; `form` is the answer's form if it has another one."""
-    if query.bucket_ns % MS:
+    if bucket_ns % MS:
         raise Unsupported("MetricsQL has no steps between milliseconds")
-    size = query.bucket_ns // MS
-    grouped = key if isinstance(query, Grouped) else ""
-    selector, by = _selector(query, keys), f",{_label(grouped)}" if grouped else ""
+    size, is_empty = bucket_ns // MS, False
     first, last = start // size, max(start // size, (end - 1) // size)
     cut: dict[int, str] = {}
     for bucket in (first, last):
         due = (bucket + 1) * size
         begin, until = max(start, bucket * size), min(end, due)
         if until <= begin:
-            selector = f"{{{_NOTHING}}}"
+            is_empty = True
         elif until - begin < size:
             late = f" offset {due - until}ms" if until < due else ""
-            cut[bucket] = _aggregate(query.aggregate, f"{selector}[{until - begin}ms]{late}", by)
+            cut[bucket] = _aggregates(query, f"[{until - begin}ms]{late}")
     parts = [f"(({cut[bucket]}) if (time() == {_seconds((bucket + 1) * size - 1)}))" for bucket in cut]
     if last - first + 1 > len(cut):
-        whole = _aggregate(query.aggregate, f"{selector}[{size}ms]", by)
+        whole = f"{{{_NOTHING}}}" if is_empty else _aggregates(query, f"[{size}ms]")
         others = " and ".join(f"time() != {_seconds((bucket + 1) * size - 1)}" for bucket in cut)
         parts.append(f"(({whole}) if ({others}))" if others else whole)
     times = {"start": _seconds((first + 1) * size - 1), "end": _seconds((last + 1) * size - 1), "step": f"{size}ms"}
-    form = form or ("buckets", query.measurement.name, grouped, size)
+    form = form or ("buckets", query.measurement.name, getattr(query, "by", ()), size)
     return _statement("/api/v1/query_range", {"query": " or ".join(parts), **times}, *form)
 
 
@@ -265,8 +292,7 @@ def _newest_buckets(query: LatestBuckets) -> Statement:
     """Return the request for the newest buckets; its form has what the session needs to ask on where some are empty."""
     size, end = query.bucket_ns // MS or 1, _ms(query.before_ns)
     start = max(0, ((end - 1) // size - query.limit + 1) * size)
-    selector = _selector(query, None)
-    whole = _aggregate(query.aggregate, f"{selector}[{size}ms]", "")
-    newest = f"max(tlast_over_time({selector}[{EVER}]))"
+    whole = _aggregates(query, f"[{size}ms]")
+    newest = f"max(tlast_over_time({_selector(query)}[{EVER}]))"
     form = ("newest", query.measurement.name, query.limit, size, start, whole, newest)
-    return _buckets(query, start, end, None, "", *form)
+    return _buckets(query, query.bucket_ns, start, end, *form)

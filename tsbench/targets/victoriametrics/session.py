@@ -154,7 +154,7 @@ class VictoriaSession(HttpSession):
     ) -> list[tuple[Any, ...]]:
         """Return the newest buckets that have points, asking on from the newest older point where some have none."""
         buckets = list(
-            answers.bucket_rows(self.series("/api/v1/query_range", arguments), columns, measurement, "", size)
+            answers.bucket_rows(self.series("/api/v1/query_range", arguments), columns, measurement, (), size)
         )
         while len(buckets) < limit:
             before = self.series("/api/v1/query", [("query", newest), ("time", f"{(start - 1) / 1_000:.3f}")])
@@ -165,7 +165,7 @@ class VictoriaSession(HttpSession):
             due = [f"{((bucket + 1) * size - 1) / 1_000:.3f}" for bucket in (first, last)]
             times = [("start", due[0]), ("end", due[1]), ("step", f"{size}ms")]
             series = self.series("/api/v1/query_range", [("query", whole), *times])
-            more = list(answers.bucket_rows(series, columns, measurement, "", size))
+            more = list(answers.bucket_rows(series, columns, measurement, (), size))
             if not more or first * size >= start:
                 raise OpError(Outcome.UNKNOWN, "protocol", "VictoriaMetrics: no bucket holds the newest point")
             buckets, start = buckets + more, first * size

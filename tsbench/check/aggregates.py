@@ -1,0 +1,152 @@
+"""Aggregates by any tags, of several kinds, under conditions on fields, or of points that lack some: gold answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tsbench.check.comparison import ROUNDING, Computed, Difference, compare_rows, in_order
+from tsbench.check.packed import is_beyond_floats
+from tsbench.check.questions import WindowTracker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from tsbench.check.comparison import Row
+    from tsbench.check.points import Slab
+    from tsbench.check.questions import Names, Question
+    from tsbench.model import Aggregate, Aggregated
+
+_ADDED = ("sum", "count")
+"""Aggregates that are 0 of no values, which some databases leave out."""
+
+
+def is_computed_alone(query: Aggregated) -> bool:
+    """Return whether a query has a tracker of its own: it is more than an aggregate by time, and by key perhaps."""
+    m = query.measurement
+    plain = len(query.aggregates) == 1 and query.bucket_ns is not None and query.by in {(), (m.key,)}
+    return bool(query.where or m.nullable or not plain)
+
+
+class AggregateTracker(WindowTracker):
+    """The aggregates of one query by bucket and group of series, each of the values that are there."""
+
+    def __init__(self, question: Question[Aggregated], names: Names) -> None:
+        self._query = query = question.query
+        super().__init__(question, names, query.window.start_ns, query.window.end_ns)
+        self._chosen = names.chosen(query)
+        self._groups, self._group_of = names.groups(query.by)
+        self._bucket_ns = query.bucket_ns or query.window.length_ns
+        self._origin_ns = query.window.start_ns
+        if query.bucket_ns is not None:
+            self._origin_ns = self._origin_ns // query.bucket_ns * query.bucket_ns
+        buckets = (query.window.end_ns - 1 - self._origin_ns) // self._bucket_ns + 1
+        cells = buckets * len(self._groups)
+        self._there = np.zeros(cells, dtype=np.bool_)
+        self._counts = {name: np.zeros(cells) for name in query.fields}
+        self._sums = {name: np.zeros(cells) for how, name in query.values if how in {"sum", "mean"}}
+        self._largest = dict.fromkeys(self._sums, 0.0)
+        self._extremes: dict[tuple[Aggregate, str], NDArray[Any] | None] = {
+            value: None for value in query.values if value[0] in {"max", "min"}
+        }
+
+    def add(self, slab: Slab, known: Slab) -> None:  # unknown writes are after the load
+        query = self._query
+        rows = np.arange(known.rows_until(self.begin_ns), known.rows_until(self.end_ns))
+        if self._chosen is not None:
+            rows = rows[self._chosen[known.series[rows]]]
+        for one in query.where:
+            rows = rows[one.holds(known.fields[one.field][rows])]
+        cells = (known.time_ns[rows] - self._origin_ns) // self._bucket_ns * len(self._groups)
+        cells += self._group_of[known.series[rows]]
+        self._there[cells] = True
+        for name in query.fields:
+            values = known.fields[name][rows]
+            has = ~np.isnan(values)
+            self._add(name, values[has], cells[has])
+
+    def _add(self, name: str, values: NDArray[Any], cells: NDArray[np.int64]) -> None:
+        if not len(values):
+            return
+        size = len(self._there)
+        self._counts[name] += np.bincount(cells, minlength=size)
+        if name in self._sums:
+            floats = values.astype(np.float64, copy=False)
+            self._sums[name] += np.bincount(cells, weights=floats, minlength=size)
+            self._largest[name] = max(self._largest[name], float(np.abs(floats).max()))
+        order = np.lexsort((values, cells)) if any(field == name for _, field in self._extremes) else None
+        if order is None:
+            return
+        cells, values = cells[order], values[order]
+        starts = np.concatenate([[0], np.flatnonzero(np.diff(cells)) + 1])
+        ends = np.append(starts[1:], len(cells)) - 1
+        for how, reduce, at in (("max", np.maximum, ends), ("min", np.minimum, starts)):
+            key: tuple[Aggregate, str] = ("max" if how == "max" else "min", name)
+            if key not in self._extremes:
+                continue
+            before = self._extremes[key]
+            if before is None:
+                worst: Any = (np.iinfo if values.dtype.kind == "i" else np.finfo)(values.dtype)
+                before = np.full(size, worst.min if how == "max" else worst.max, dtype=values.dtype)
+                self._extremes[key] = before
+            where = cells[at]
+            before[where] = reduce(before[where], values[at])
+
+    def _difference_found(self) -> Difference | None:
+        answer = self._question.answer()
+        if isinstance(answer, Difference):
+            return answer
+        query, part = self._question.query, self._question.part
+        actual = comparable(query, [*answer.rows(self._names.keys), *answer.odd])
+        expected = comparable(query, self._expected())
+        if part is not None:
+            return part.compare(query, [expected], actual)
+        return compare_rows(expected, actual, query.columns)
+
+    def _expected(self) -> Iterator[Row]:
+        """Yield the rows of the gold answer."""
+        query = self._query
+        for cell in np.flatnonzero(self._there).tolist():
+            bucket, group = divmod(cell, len(self._groups))
+            time = [] if query.bucket_ns is None else [self._origin_ns + bucket * self._bucket_ns]
+            yield (*time, *self._groups[group], *(self._value(*value, cell) for value in query.values))
+
+    def _value(self, how: Aggregate, name: str, cell: int) -> Any:
+        count = float(self._counts[name][cell])
+        if how == "count":
+            return count
+        if not count:
+            return None
+        if how in {"max", "min"}:
+            column = self._extremes[how, name]
+            assert column is not None  # noqa: S101 - there is a value
+            value = column[cell : cell + 1]
+            return int(value[0]) if is_beyond_floats(value) else float(value[0])
+        within = ROUNDING * self._largest[name]
+        total = float(self._sums[name][cell])
+        return Computed.of(total / count, count * within) if how == "mean" else Computed.of(total, count**2 * within)
+
+
+def comparable(query: Aggregated, rows: Iterable[Row]) -> list[Row]:
+    """Return rows in one form of what databases say in several, sorted; rows without any value are left out.
+
+    A tag that a series lacks is "", as it is where it cannot be stored, and what was added up of nothing is 0.
+    """
+    first, others = len(query.columns) - len(query.values), []
+    added = [first + i for i, (how, _) in enumerate(query.values) if how in _ADDED]
+    for row in rows:
+        if len(row) != len(query.columns):
+            others.append(row)
+            continue
+        values = [None if value != value else value for value in row]  # noqa: PLR0124 - as `pack` has what is missing
+        if all(value is None or (value == 0 and first + i in added) for i, value in enumerate(values[first:])):
+            continue
+        for i in added:
+            values[i] = 0.0 if values[i] is None else values[i]
+        tags = slice(first - len(query.by), first)
+        values[tags] = ["" if value is None else value for value in values[tags]]
+        others.append(tuple(values))
+    return in_order(others)
