@@ -32,7 +32,7 @@ def is_computed_alone(query: Aggregated) -> bool:
 
 
 class AggregateTracker(WindowTracker):
-    """The aggregates of one query by bucket and group of series, each of the values that are there."""
+    """The aggregates of one query by bucket and group of series."""
 
     def __init__(self, question: Question[Aggregated], names: Names) -> None:
         self._query = query = question.query
