@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from tsbench.text import shortened
@@ -210,7 +211,7 @@ class Raw(_OfFields):
 
 @dataclass(frozen=True, slots=True)
 class Aggregated:
-    """A query for aggregates of the chosen rows of a window: time (if there are buckets), the tags of `by`, values.
+    """A query for aggregates of rows of a window: time (where it has buckets), the tags of `by`, values.
 
     `values` are pairs of an aggregate and a field. Buckets are aligned to the epoch (UTC): a point at t belongs to the
     bucket that starts at t - t mod bucket_ns. There is a row for each bucket and group of series with the same tags
@@ -309,6 +310,52 @@ class Analysis:
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """A query in a user's own words, in one or several databases' languages.
+
+    `answer` has the names and kinds of its columns: time, text, int or float. `texts` has the text by the name of its
+    language; the parameters in it are :start and :end of the window, and the names in `values`, each with its texts.
+    `gold` is DuckDB's SQL for the right answer, about a table of the measurement with the points of the window; "" if
+    there is none, and answers are not compared.
+    """
+
+    measurement: Measurement
+    answer: tuple[tuple[str, str], ...]
+    texts: tuple[tuple[str, str], ...]
+    gold: str
+    window: Window
+    values: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the answer's columns."""
+        return tuple(name for name, _ in self.answer)
+
+    @property
+    def times(self) -> frozenset[str]:
+        """Names of the columns that hold times."""
+        return frozenset(name for name, kind in self.answer if kind == "time")
+
+    @property
+    def floats(self) -> frozenset[str]:
+        """Names of the columns that hold floats."""
+        return frozenset(name for name, kind in self.answer if kind == "float")
+
+    def arguments(self, moment: Callable[[int], str], argument: Callable[[str], str]) -> dict[str, Callable[[], str]]:
+        """Return a function for each parameter that returns it as a part of the text; several texts are a list."""
+
+        def listed(values: tuple[str, ...]) -> str:
+            texts = [argument(value) for value in values]
+            return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+
+        return {
+            "start": partial(moment, self.window.start_ns),
+            "end": partial(moment, self.window.end_ns),
+            **{name: partial(listed, values) for name, values in self.values},
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Count:
     """A query for the number of stored points of a measurement (for the audit): one row, one column."""
 
@@ -340,7 +387,7 @@ class Stored:
         return ("time", *m.tags, *m.own_tags, *m.field_names, OTHERS)
 
 
-Query: TypeAlias = Raw | Aggregated | Latest | LatestBuckets | Analysis | Count | Stored
+Query: TypeAlias = Raw | Aggregated | Latest | LatestBuckets | Analysis | Text | Count | Stored
 
 
 @dataclass(frozen=True, slots=True, eq=False)

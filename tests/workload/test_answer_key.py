@@ -20,6 +20,7 @@ from tsbench.model import (
     Raw,
     Rows,
     Stored,
+    Text,
 )
 from tsbench.testing import data
 from tsbench.testing.answer_key import AnswerKey
@@ -85,7 +86,7 @@ def _answer(query: Query, batch: Batch, *, keeps: bool) -> list[tuple[Any, ...]]
         found = list(newest.values())
     if isinstance(query, Raw | Latest):
         return [(t, *([h] if key else []), *(f[n] for n in query.fields)) for t, h, f in found]
-    assert not isinstance(query, Analysis), "the key in memory knows none"
+    assert not isinstance(query, Analysis | Text), "the key in memory knows none"
     groups: dict[tuple[Any, ...], list[dict[str, float]]] = defaultdict(list)
     for t, host, f in found:
         time = [] if query.bucket_ns is None else [t - t % query.bucket_ns]

@@ -20,6 +20,7 @@ from tsbench.model import (
     OpError,
     Raw,
     Stored,
+    Text,
     Verdict,
     Window,
 )
@@ -62,6 +63,8 @@ class Answers:
     rows: int = 0
     by_kind: dict[str, int] = field(default_factory=dict)
     unsupported: dict[str, str] = field(default_factory=dict)
+    unchecked: dict[str, str] = field(default_factory=dict)
+    """Kinds of query whose answers nobody can check, each with the reason."""
     first_wrong: dict[str, str] | None = None
     stored: Differences = field(default_factory=Differences)
     differences: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -84,6 +87,13 @@ class Answers:
     def given(self, question: Question[Query]) -> None:
         """Add a question to be checked."""
         self._waiting.append(question)
+
+    def lacks_gold(self, kind: str, query: Query) -> bool:
+        """Return whether nobody knows a query's right answer, which is then said of its kind."""
+        lacks = isinstance(query, Text) and not query.gold
+        if lacks:
+            self.unchecked.setdefault(kind, "it has no gold")
+        return lacks
 
     def answered(self, kind: str, query: Query, answer: Answer) -> None:
         """Add a new question with its answer, which was given while nothing was being written."""
@@ -177,7 +187,7 @@ class Answers:
         if self.failed:
             return Verdict(None, f"answers could not be checked: {self.failed}", counts)
         if not self.checked:
-            missing = [f"{kind}: {why}" for kind, why in self.unsupported.items()]
+            missing = [f"{kind}: {why}" for kind, why in (self.unsupported | self.unchecked).items()]
             missing += [f"the points of all {self.expired:,} answers may have expired"] if self.expired else []
             why = f" ({'; '.join(missing)})" if missing else ""
             return Verdict(None, f"no answer was checked{why}", counts)
@@ -191,6 +201,7 @@ class Answers:
             "rows_read_back": self.rows,
             "by_kind": self.by_kind,
             "unsupported": self.unsupported,
+            **({"unchecked": self.unchecked} if self.unchecked else {}),
             "first_wrong": self.first_wrong,
             "differences": self.differences,
             "torn_reads": self.torn.summary(),
@@ -213,6 +224,8 @@ def given_answers(
             if only is not None and (given["op"], given["number"]) not in only:
                 continue
             query = queries.make(given["op"], gold.world, gold.loaded, seed, given["number"])
+            if answers.lacks_gold(given["op"], query):
+                continue
             times = given.get("sent_ns", 0), given.get("ended_ns", 0)
             read = partial(_read_line, gold, path, at, query)
             part = RowSample.of(given)
@@ -259,6 +272,9 @@ def ask(
             return
         kind = askable[number % len(askable)]
         query = queries.make(kind, gold.world, gold.loaded, seed, AFTER + number)
+        if answers.lacks_gold(kind, query):
+            askable.remove(kind)
+            continue
         edge = number // len(askable) % 3
         if edge:
             query = _at_tick(query, gold, after_ns=(edge - 1) * gold.world.spec.resolution_ns)
@@ -282,7 +298,7 @@ def _at_tick(query: Query, gold: Gold, *, after_ns: int) -> Query:
     match query:
         case LatestBuckets():
             return replace(query, before_ns=moved(query.before_ns))
-        case Raw() | Aggregated() | Analysis():
+        case Raw() | Aggregated() | Analysis() | Text():
             window = Window(moved(query.window.start_ns), moved(query.window.start_ns) + query.window.length_ns)
             inside = gold.loaded.start_ns <= window.start_ns and window.end_ns <= gold.loaded.end_ns
             return replace(query, window=window) if inside else query

@@ -13,12 +13,12 @@ from decimal import Decimal
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from tsbench.model import Kind
+from tsbench.model import Kind, Text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from tsbench.model import Measurement, Rows
+    from tsbench.model import Measurement, Query, Rows
 
 Row = tuple[Any, ...]
 
@@ -96,8 +96,17 @@ def floats_of(m: Measurement) -> frozenset[str]:
     return frozenset(field.name for field in m.fields if field.kind is Kind.FLOAT)
 
 
-def canonical(rows: Rows, floats: Collection[str] = (), *, odd_as_text: bool = False) -> list[Row]:
-    """Return the rows in canonical form, sorted: times as int ns UTC, text and None unchanged, numbers as float.
+def number_and_time_columns(query: Query) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of an answer's columns that hold floats, and of those that hold times."""
+    if isinstance(query, Text):
+        return query.floats, query.times
+    return floats_of(query.measurement), frozenset({"time"})
+
+
+def canonical(
+    rows: Rows, floats: Collection[str] = (), *, odd_as_text: bool = False, times: Collection[str] = ("time",)
+) -> list[Row]:
+    """Return the rows in canonical form, sorted: `times` as int ns UTC, text and None unchanged, numbers as float.
 
     An integer that no float holds (some above 2**53) stays one, except in the columns named in `floats`. With
     `odd_as_text` a value of a type that no answer can contain becomes text: stored rows may have any.
@@ -107,15 +116,17 @@ def canonical(rows: Rows, floats: Collection[str] = (), *, odd_as_text: bool = F
     NotAnAnswer
         If a value is of a type that no answer can contain, unless `odd_as_text`.
     """
-    times = {i for i, name in enumerate(rows.columns) if name == "time"}
+    of_times = {i for i, name in enumerate(rows.columns) if name in times}
     try:
         columns = list(zip(*rows.records, strict=True))
     except ValueError:  # rows of different lengths, which are a wrong answer
         if odd_as_text:
             raise
-        return in_order([tuple(canonical_value(v, of_time=i in times) for i, v in enumerate(r)) for r in rows.records])
+        return in_order(
+            [tuple(canonical_value(v, of_time=i in of_times) for i, v in enumerate(r)) for r in rows.records]
+        )
     columns_all = [
-        canonical_column(column, of_time=i in times, of_floats=rows.columns[i] in floats, odd_as_text=odd_as_text)
+        canonical_column(column, of_time=i in of_times, of_floats=rows.columns[i] in floats, odd_as_text=odd_as_text)
         for i, column in enumerate(columns)
     ]
     return in_order([*zip(*columns_all, strict=True)])

@@ -14,6 +14,7 @@ from tsbench.check.buckets import BucketTracker, GroupTracker, NewestBucketTrack
 from tsbench.check.comparison import canonical, floats_of
 from tsbench.check.expiry import unexpired
 from tsbench.check.newest import MovingTracker
+from tsbench.check.own_texts import OwnTextTracker
 from tsbench.check.points import EVER_NS, NEVER_NS, SURE, end_of_writes, slabs
 from tsbench.check.questions import Names, Question, pack_rows, packed_answer
 from tsbench.check.rows import NewestTracker, RowTracker, StoredTracker
@@ -28,6 +29,7 @@ from tsbench.model import (
     Raw,
     Rows,
     Stored,
+    Text,
     Window,
 )
 
@@ -210,6 +212,8 @@ class Gold:
                 return replace(query, before_ns=0)
             case Analysis():
                 return Analysis, query.name, query.window
+            case Text():
+                return Text, query.measurement.name
             case Latest():
                 moving = self._is_moving(question)
                 return Latest, query.measurement.name, moving, query.fields if moving else ()
@@ -241,6 +245,7 @@ class Gold:
             LatestBuckets: NewestBucketTracker,
             Latest: NewestTracker,
             Analysis: TruckTracker,
+            Text: OwnTextTracker,
         }
         kind = type(first.query)
         return of_one[kind](first, names) if kind in of_one else of_several[kind](group, names)

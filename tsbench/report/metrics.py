@@ -295,6 +295,9 @@ def remarks(cell: Cell) -> list[str]:
         texts.append(f"times changed within the window; those at its end by those at its beginning: {named}")
     if cell.manifest and (by := cell.manifest.server.get("acknowledged by")):
         texts.append(f"acknowledged is what was acknowledged by {by}")
+    if cell.summary.answers is not None and (unchecked := cell.summary.answers.unchecked):
+        kinds = " and ".join(f"'{kind}' ({why})" for kind, why in unchecked.items())
+        texts.append(f"not checked: the answers to {kinds}")
     busy = (cell.summary.load.cores_busy if cell.summary.load else None) or 0.0
     cores = cell.manifest.host.cores if cell.manifest and cell.manifest.host else 0
     if _nodes(cell) > 1 and cores and busy >= ALL_BUSY * cores:

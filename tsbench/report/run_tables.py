@@ -210,6 +210,7 @@ def boxes(cell: Cell) -> list[Table]:
             wide=True,
         ),
         Table("Not supported by this schema", _unsupported(cell), wide=True),
+        Table("Answers that are not checked", _unchecked(cell), wide=True),
     ]
     return [table for table in tables if table.rows]
 
@@ -295,3 +296,8 @@ def _plans(cell: Cell) -> TableRows:
 def _unsupported(cell: Cell) -> TableRows:
     answers = cell.summary.answers
     return [*answers.unsupported.items()] if answers is not None else []
+
+
+def _unchecked(cell: Cell) -> TableRows:
+    answers = cell.summary.answers
+    return [*answers.unchecked.items()] if answers is not None else []

@@ -370,6 +370,7 @@ class AnswerCounts(Part):
     rows_read_back: Count
     by_kind: Named[Count]
     unsupported: Named[Text]
+    unchecked: Named[Text] = Field(default_factory=dict)
     first_wrong: FirstDifference | None
     differences: Named[AnswersThatDiffer]
     torn_reads: Torn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,13 +76,18 @@ def naming(place: str, mistake: type[Exception] = UserMistake) -> Iterator[None]
         raise UserMistake(f"{place}{error}") from None
 
 
+_MAY_HAVE_LINES = re.compile(r"query\.(?:text\.\w+|gold)")
+_LINE_ENDS = str.maketrans("", "", "\r\n\t")
+
+
 def odd_text(tables: Any, place: str = "") -> str:
     """Return a message on the first key or text in nested tables and lists that no file may have; "" if all are good.
 
     Names, endpoints and settings go into paths, command lines and messages, where a control character has no place.
     """
     if isinstance(tables, str):
-        return f"{place}: has a control character: '{shortened(tables)}'" if CONTROL.search(tables) else ""
+        lines = tables.translate(_LINE_ENDS) if _MAY_HAVE_LINES.fullmatch(place) else tables
+        return f"{place}: has a control character: '{shortened(tables)}'" if CONTROL.search(lines) else ""
     if isinstance(tables, list):
         return next(filter(None, (odd_text(one, place) for one in tables)), "")
     if not isinstance(tables, dict):

@@ -23,6 +23,7 @@ from tsbench.scenario import matrix
 from tsbench.scenario.events import EventPart, expect_sequence
 from tsbench.scenario.file import explain, known_keys, naming, odd_text, read_document
 from tsbench.scenario.file_keys import SEARCH_REPEAT, SearchPart, check_keys, read_search
+from tsbench.scenario.own_queries import QueryPart, expect_answerable, query_kinds
 from tsbench.scenario.parts import (
     DEFAULTS,
     CheckPart,
@@ -36,7 +37,7 @@ from tsbench.scenario.parts import (
     WorldPart,
 )
 from tsbench.scenario.types import FILE, Part
-from tsbench.scenario.use_case import QueryPart, expect_answerable, query_kinds, resolved
+from tsbench.scenario.use_case import resolved
 from tsbench.targets.registry import TARGETS
 from tsbench.text import listed
 from tsbench.workload.world import World, case_of, layouts_of

@@ -5,38 +5,31 @@ from __future__ import annotations
 import re
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from tsbench.errors import UserMistake
-from tsbench.model import Condition, Kind, Tagged
 from tsbench.model import Field as Column
+from tsbench.model import Kind
 from tsbench.scenario.file import explain, odd_text, read_document
+from tsbench.scenario.own_queries import NAME, QueryPart, expect_answerable, expect_names, query_kinds
 from tsbench.scenario.types import FILE, DurationNs, Part
-from tsbench.text import suggestion
 from tsbench.units import NS_PER_S
-from tsbench.workload import expressions, queries
-from tsbench.workload.layout import Layout, QueryKind, Tag, UseCase
+from tsbench.workload import expressions
+from tsbench.workload.layout import Layout, Tag, UseCase
 from tsbench.workload.processes import Fixed, Fresh, Lazy, Normal, Pareto, Steady, TickCount, Uniform, Walk
 from tsbench.workload.random_numbers import by_weight
 from tsbench.workload.use_cases import USE_CASES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from tsbench.model import Aggregate, Comparator, Query
-    from tsbench.workload.layout import Pick
     from tsbench.workload.processes import Draw, Process
     from tsbench.workload.random_numbers import Floats
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
-_TAKEN = frozenset({"time", "id", "tags", "tags_id", "_id", "timestamp"})
 _PATTERN = re.compile(r"[^{}]*\{(?::0?\d{0,2}d?)?\}[^{}]*")
-_CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|>|<|=)\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*", re.IGNORECASE)
-_TAG_IS = re.compile(r"\s*(\w+)\s*=\s*'([^']+)'((?:\s+or\s+'[^']+')*)\s*")
-_SELECTED = re.compile(r"\s*(max|min|mean|sum|count)\((\w+)\)\s*")
 _EXACT = 2.0**53
 """Whole numbers up to this are exact as floats, in which fields are computed."""
 _DAY_NS = 86_400 * NS_PER_S
@@ -279,117 +272,6 @@ def _derived(
     }
 
 
-class QueryPart(Part):
-    """[[query]]: one kind of query, whose windows and series are drawn anew for each."""
-
-    name: str
-    """What an op asks for: letters, digits, hyphens and underscores."""
-    about: str = ""
-    """What it asks for, in words."""
-    of: str | None = None
-    """The measurement. Default: the first one."""
-    select: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1_000)]
-    """Fields (`temp`), or aggregates of fields (`max(temp)`): max, min, mean, sum, count."""
-    where: Annotated[tuple[str, ...], Field(strict=False, max_length=10)] = ()
-    """Conditions that all hold: `temp > 80` (or >= < <= =) for a field, `site = 's-3' or 's-4'` for a tag."""
-    by: Annotated[tuple[str, ...], Field(strict=False, max_length=20)] = ()
-    """Tags, for one row of each of their values in place of one of all series together."""
-    bucket: Annotated[DurationNs, Field(gt=0)] | None = None
-    """Length of the time buckets of aggregates. Default: the whole window is one."""
-    window: Annotated[DurationNs, Field(gt=0)] | None = None
-    """Length of the time range. Default: one interval."""
-    share: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Length of the time range as a share of the loaded one, in place of `window`."""
-    series: Annotated[int, Field(ge=1, le=1_000)] | None = None
-    """How many series are drawn. Default: all."""
-    draw: Annotated[dict[str, Annotated[int, Field(ge=1, le=1_000)]], Field(max_length=10)] = Field(
-        default_factory=dict
-    )
-    """Other tags, each with the number of its values that are drawn: with `{ site = 1 }` each asks for another site."""
-    popularity: Literal["uniform", "zipf"] = "uniform"
-    """How these are drawn: all alike, or few of them often, the first ones most (the r-th with a chance like 1/r)."""
-    newest: bool = False
-    """The newest row of each series; with an aggregate, the newest `limit` buckets before a moment."""
-    limit: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """Number of the newest buckets."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> QueryPart:
-        matches = [_SELECTED.fullmatch(text) is not None for text in self.select]
-        is_aggregate = all(matches)
-        if any(matches) and not is_aggregate:
-            raise ValueError("select: needs fields alone, or aggregates alone, such as max(temp)")
-        if not is_aggregate and (self.bucket is not None or self.by):
-            raise ValueError(f"{'bucket' if self.bucket else 'by'}: belongs to aggregates, such as max(temp)")
-        if self.popularity == "zipf" and self.series is None and not self.draw:
-            raise ValueError("popularity: needs series or draw, the number of what is drawn")
-        if self.window is not None and self.share is not None:
-            raise ValueError("share: needs no window; take one of the two out")
-        if (self.limit is not None) != (self.newest and is_aggregate):
-            raise ValueError("limit: belongs to the newest buckets (newest = true with an aggregate), which need one")
-        if self.newest:
-            self._expect_newest(is_aggregate=is_aggregate)
-        return self
-
-    def _expect_newest(self, *, is_aggregate: bool) -> None:
-        if not is_aggregate:
-            if any(map(_condition, self.where)):
-                raise ValueError("where: the newest row of a series is chosen by tags alone, not by its fields")
-            if self.window is not None or self.share is not None:
-                raise ValueError("newest: the newest row of a series has no window; take it out")
-            return
-        if self.by or self.series is not None or self.draw or self.where:
-            raise ValueError("newest: buckets are of all series together; take by, series, draw and where out")
-        if self.bucket is None or len({how for how, _ in self.values}) > 1:
-            raise ValueError("newest: buckets need bucket = '5m', and the same aggregate of each field")
-
-    @property
-    def values(self) -> tuple[tuple[Aggregate, str], ...]:
-        """Pairs of an aggregate and a field; empty if fields are selected."""
-        matches = [m for text in self.select if (m := _SELECTED.fullmatch(text))]
-        return tuple((cast("Aggregate", m[1]), m[2]) for m in matches)
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Names of the fields that are selected or aggregated."""
-        return tuple(field for _, field in self.values) or tuple(text.strip() for text in self.select)
-
-    def kind(self, measurement: str) -> QueryKind:
-        """Return the kind of query; `measurement` is the default one."""
-        newest_rows = self.newest and not self.values
-        return QueryKind(
-            self.about or self.name,
-            self._build(),
-            0 if newest_rows else self.window or 0,
-            self.share or 0.0,
-            self.series or 0,
-            tuple(dict.fromkeys(self.fields)),
-            (self.of or measurement,),
-            tagged=tuple(filter(None, map(_tagged, self.where))),
-            draws=tuple(self.draw.items()),
-            zipf=self.popularity == "zipf",
-        )
-
-    def _build(self) -> Callable[[Pick], Query]:
-        where = tuple(filter(None, map(_condition, self.where)))
-        if not self.values:
-            return queries.newest_rows if self.newest else partial(queries.rows, where=where)
-        if self.newest:
-            how: dict[str, Any] = {"aggregate": self.values[0][0], "bucket_ns": self.bucket, "limit": self.limit}
-            return partial(queries.newest_buckets, **how)
-        return partial(queries.aggregates, values=self.values, bucket_ns=self.bucket, by=self.by, where=where)
-
-
-def _condition(text: str) -> Condition | None:
-    m = _CONDITION.fullmatch(text)
-    return None if m is None else Condition(m[1], cast("Comparator", m[2]), float(m[3]))
-
-
-def _tagged(text: str) -> Tagged | None:
-    m = _TAG_IS.fullmatch(text)
-    return None if m is None else Tagged(m[1], (m[2], *re.findall("'([^']+)'", m[3])))
-
-
 class UseCaseFile(Part):
     """A use case as its file describes it."""
 
@@ -405,7 +287,7 @@ class UseCaseFile(Part):
         if len(keys) != 1:
             said = f"{' and '.join(keys)} are" if keys else "none is"
             raise ValueError(f"tags: {said} the key; exactly one tag has number = 'p-{{}}' without count")
-        _expect_names("measurement", [m.name for m in self.measurement])
+        expect_names("measurement", [m.name for m in self.measurement])
         drawn: list[str] = []
         for name, tag in self.tags.items():
             if tag.per is not None and tag.per not in drawn:
@@ -415,7 +297,7 @@ class UseCaseFile(Part):
             place = f"measurement.{m.name}"
             if any(tag.is_key or tag.per is not None for tag in m.tags.values()):
                 raise ValueError(f"{place}.tags: the key, and tags with per, are in [tags]")
-            _expect_names(place, [*self.tags, *m.tags, *m.fields])
+            expect_names(place, [*self.tags, *m.tags, *m.fields])
             stored = [part for part in m.fields.values() if not part.hidden]
             if not stored:
                 raise ValueError(f"{place}.fields: all are hidden; one has to be stored")
@@ -440,93 +322,6 @@ class UseCaseFile(Part):
         return UseCase(
             name, self.about, tags, {"bounded": layouts}, queries=query_kinds(self.query, self.measurement[0].name)
         )
-
-
-def query_kinds(asked: Sequence[QueryPart], measurement: str) -> dict[str, QueryKind]:
-    """Return kinds of query by their names; `measurement` is the default one."""
-    return {query.name: query.kind(measurement) for query in asked}
-
-
-def expect_answerable(
-    asked: Sequence[QueryPart],
-    measurements: Mapping[str, Mapping[str, bool]],
-    tags: Mapping[str, Sequence[str] | None],
-) -> None:
-    """Verify that queries are about fields of these measurements, and about series with these tags.
-
-    `measurements` says by the names of measurements and fields whether points may lack a field. `tags` has the key
-    first, and the values of those tags that have a list of them.
-
-    Raises
-    ------
-    ValueError
-        If one is not, or two have one name, or one has that of a built-in kind.
-    """
-    _expect_names("query", [query.name for query in asked], kinds=True)
-    for query in asked:
-        place, of = f"query.{query.name}", query.of or next(iter(measurements))
-        if query.name in queries.QUERIES:
-            raise ValueError(f"{place}: is the name of a built-in query; take another one")
-        if of not in measurements:
-            raise ValueError(f"{place}.of: there is no measurement '{of}'; {suggestion(of, measurements)}")
-        _expect_tags(place, query, tags)
-        names = [("select", name) for name in query.fields]
-        for text in query.where:
-            condition = _condition(text)
-            if condition is None and _tagged(text) is None:
-                said = f"'{text}' is neither FIELD > NUMBER (or >= < <= =) nor TAG = 'TEXT'"
-                raise ValueError(f"{place}.where: {said}")
-            names += [] if condition is None else [("where", condition.field)]
-        for where, name in names:
-            if name not in measurements[of]:
-                known = suggestion(name, measurements[of])
-                raise ValueError(f"{place}.{where}: '{of}' has no field '{name}'; {known}")
-        lacking = [name for name in query.fields if measurements[of][name]]
-        if lacking and query.values and query.newest:
-            raise ValueError(f"{place}.newest: points lack '{lacking[0]}', and databases differ on buckets of none")
-        if len(lacking) == len(query.fields) and not query.values:
-            said = f"points lack '{lacking[0]}', and databases differ on rows without any value"
-            raise ValueError(f"{place}.select: {said}; add a field that each point has")
-        if len({*query.select}) < len(query.select) or len({*query.values}) < len(query.values):
-            raise ValueError(f"{place}.select: {'an aggregate' if query.values else 'a field'} stands twice")
-        columns = [f"{how}_{name}" for how, name in query.values] if len({*query.fields}) < len(query.fields) else []
-        if taken := {*columns} & {*query.by}:
-            raise ValueError(f"{place}.select: the answer would have two columns '{taken.pop()}'; rename the tag")
-
-
-def _expect_tags(place: str, query: QueryPart, tags: Mapping[str, Sequence[str] | None]) -> None:
-    """Verify that what a query says about tags can be answered."""
-    chosen = [one for one in map(_tagged, query.where) if one is not None]
-    for key, named in (("by", query.by), ("where", [one.tag for one in chosen]), ("draw", [*query.draw])):
-        for tag in named:
-            if tag not in tags:
-                raise ValueError(f"{place}.{key}: there is no tag '{tag}'; {suggestion(tag, tags)}")
-        if len({*named}) < len(named):
-            raise ValueError(f"{place}.{key}: a tag stands twice")
-    for tag in {*[*tags][:1]} & query.draw.keys():
-        raise ValueError(f"{place}.draw: '{tag}' is the key; say series = {query.draw[tag]}")
-    for one in chosen:
-        for value in one.values:
-            if (known := tags[one.tag]) is not None and value not in known:
-                raise ValueError(f"{place}.where: '{one.tag}' is never '{value}'; {suggestion(value, known)}")
-    for tag, count in query.draw.items():
-        if (known := tags[tag]) is not None and count > len(known):
-            raise ValueError(f"{place}.draw: '{tag}' has {len(known)} values, not {count}")
-
-
-def _expect_names(place: str, names: Sequence[str], *, kinds: bool = False) -> None:
-    """Verify that each name is one that every database has room for, and that no two differ in case only."""
-    known: set[str] = set()
-    for name in names:
-        plain = name.replace("-", "_") if kinds else name
-        if not _NAME.fullmatch(plain):
-            wanted = "at most 60 letters, digits and underscores, the first one a letter"
-            raise ValueError(f"{place}: '{name}' is no name; take {wanted}")
-        if not kinds and name.lower() in _TAKEN:
-            raise ValueError(f"{place}: '{name}' is a name that databases use themselves; take another one")
-        if name.lower() in known:
-            raise ValueError(f"{place}: '{name}' stands twice (capitals do not count)")
-        known.add(name.lower())
 
 
 _INNER: dict[str, type[Part]] = {
@@ -558,7 +353,7 @@ def read_use_case(path: Path) -> UseCaseFile:
     """
     if path.stem in USE_CASES:
         raise UserMistake(f"{path}: '{path.stem}' is a built-in use case; rename the file")
-    if not _NAME.fullmatch(path.stem.replace("-", "_")):
+    if not NAME.fullmatch(path.stem.replace("-", "_")):
         raise UserMistake(f"{path}: its name names the data; take letters, digits and hyphens, such as pumps.toml")
     try:
         status = path.stat()

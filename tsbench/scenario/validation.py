@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
+from tsbench.model import Text
 from tsbench.scenario.file import naming
 from tsbench.servers import cgroup
 from tsbench.targets import registry
+from tsbench.targets.base import Unsupported
 from tsbench.targets.credentials import refuse_secrets
 from tsbench.targets.registry import TARGETS
 from tsbench.targets.target import Access, require_driver
@@ -50,7 +52,7 @@ def check_spec(spec: RunSpec, place: str) -> None:
                 why = f"{target.name}'s {schema.name} holds no points that lack a field"
                 raise UserMistake(f"world.use_case: {why}; take null out of '{field.name}', or another target")
         _check_times(spec, target)
-        _check_load(spec, world)
+        _check_load(spec, world, schema)
         if spec.drive.processes > world.spec.streams:
             text = f"{spec.drive.processes} processes cannot share {world.spec.streams} streams; raise world.streams"
             raise UserMistake(f"drive.processes: {text}{_SCALE if world.spec.streams == world.spec.scale else ''}")
@@ -144,7 +146,7 @@ def _check_times(spec: RunSpec, target: Target) -> None:
             raise UserMistake(f"world.{key}: {text}")
 
 
-def _check_load(spec: RunSpec, world: World) -> None:
+def _check_load(spec: RunSpec, world: World, schema: Schema) -> None:
     if not spec.load.window:
         raise UserMistake("load.window: must be above 0; queries need something to find")
     if spec.load.duration is not None and (spec.queries or world.spec.disorder):
@@ -155,6 +157,11 @@ def _check_load(spec: RunSpec, world: World) -> None:
         _ = spec.block_points
         for op in spec.queries:
             queries.fit(op.query or "", world, loaded)
+    for op in spec.queries:
+        asked = queries.make(op.query or "", world, loaded, spec.world.seed, 0)
+        if isinstance(asked, Text):
+            with naming(f"query.{op.query}: ", Unsupported):
+                schema.compile(asked)
 
 
 def undrivable(target: Target, processes: int) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tsbench.check.own_texts import expect_gold
 from tsbench.errors import Broken, UserMistake, typed_line
 from tsbench.measure.gates import checked_gate
 from tsbench.report import lacking
@@ -20,7 +21,7 @@ from tsbench.results.summary import SERVER_DEATHS, Knee, SetSummary, Summary
 from tsbench.run.lifecycle import run_cell
 from tsbench.run.phases import Quiet
 from tsbench.run.standing import Standing
-from tsbench.scenario.file import scenario_file
+from tsbench.scenario.file import naming, scenario_file
 from tsbench.scenario.spec import ROUND, Scenario, select
 from tsbench.scenario.validation import check_spec, expect_plausible
 from tsbench.study.claims import Study
@@ -146,6 +147,9 @@ def planned(
         expect_plausible(path, cells)
     for cell in cells:
         check_spec(cell, str(path))
+        with naming(f"{path}: "):
+            world = cell.world_at()
+            expect_gold(world, [op.query or "" for op in cell.queries], cell.loaded(world))
     return asked, cells
 
 

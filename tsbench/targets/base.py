@@ -20,7 +20,7 @@ from tsbench.model import Kind, WriteMode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tsbench.model import Batch, Codes, Measurement, Query, Rows
+    from tsbench.model import Batch, Codes, Measurement, Query, Rows, Text
     from tsbench.net.stamps import Arrival
     from tsbench.results.panels import Panel
 
@@ -91,6 +91,21 @@ def expressible() -> Iterator[None]:
         yield
     except ValueError as error:
         raise Unsupported(str(error)) from error
+
+
+def text_in(query: Text, *languages: str) -> str:
+    """Return a query's text in the first of these languages in which it is written.
+
+    Raises
+    ------
+    Unsupported
+        If it is in none.
+    """
+    texts = dict(query.texts)
+    for language in languages:
+        if language in texts:
+            return texts[language]
+    raise Unsupported(f"it has no {' or '.join(f'text.{language}' for language in languages)}")
 
 
 def expect_all_fields(batch: Batch) -> None:

@@ -24,11 +24,13 @@ from tsbench.model import (
     Query,
     Raw,
     Stored,
+    Text,
     WriteMode,
 )
-from tsbench.targets.base import Payload, Schema, Statement
+from tsbench.targets.base import Payload, Schema, Statement, text_in
 from tsbench.targets.sql_trucks import Dialect, compile_analysis
 from tsbench.text import shortened
+from tsbench.workload.own_text import filled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -197,6 +199,12 @@ class SqlText(Dialect):
     tag_table = "t"
     """Alias of the table with the tags of a row: `t` joins `tags`; `m` if each row has its tags itself."""
 
+    languages: tuple[str, ...] = ("sql",)
+    """Languages of users' own queries that it understands (see `own_text`), its own first."""
+
+    def _moment(self, time_ns: int) -> str:
+        return self.arg(self.bound(time_ns))
+
     @abstractmethod
     def bucket(self, column: str, bucket_ns: int) -> str:
         """Return the expression for the start of the bucket that contains a time."""
@@ -246,6 +254,8 @@ class SqlText(Dialect):
                 text = self._latest_buckets(query)
             case Analysis():
                 text = compile_analysis(self, query)
+            case Text():
+                text = filled(text_in(query, *self.languages), query.arguments(self._moment, self.arg))
             case Count():
                 text = f"SELECT count(*) AS points FROM {quoted(query.measurement.name)}"
             case Stored():

@@ -28,6 +28,7 @@ from tsbench.model import (
     Raw,
     Rows,
     Stored,
+    Text,
 )
 
 if TYPE_CHECKING:
@@ -157,8 +158,8 @@ class _Answer:
                 inside = self.table.between(_EVER[0], query.before_ns)
                 found = _bucketed(inside, query.bucket_ns).group_by("time").agg(*_values(query))
                 found = found.sort("time", descending=True).head(query.limit)
-            case Analysis():
-                raise TypeError("this answer key knows no questions about trucks")
+            case Analysis() | Text():
+                raise TypeError("this answer key knows neither questions about trucks nor users' own")
             case Count():
                 return pl.DataFrame({"points": [len(self.table.between(*_EVER))]})
             case Stored():

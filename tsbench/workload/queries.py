@@ -13,7 +13,7 @@ from zlib import crc32
 
 import numpy as np
 
-from tsbench.model import Aggregated, Analysis, Condition, Latest, LatestBuckets, Query, Raw, Tagged, Window
+from tsbench.model import Aggregated, Analysis, Condition, Latest, LatestBuckets, Query, Raw, Tagged, Text, Window
 from tsbench.text import suggestion
 from tsbench.units import NS_PER_S, format_duration
 from tsbench.workload.layout import Pick, QueryKind
@@ -73,6 +73,13 @@ def buckets(pick: Pick, aggregate: Aggregate, bucket_ns: int, *, by_key: bool = 
 def newest_buckets(pick: Pick, aggregate: Aggregate, bucket_ns: int, limit: int) -> Query:
     """Return a query for the newest aggregates by time before the window's end, of all series together."""
     return LatestBuckets(pick.measurement, pick.fields, aggregate, bucket_ns, pick.window.end_ns, limit)
+
+
+def own_text(pick: Pick, answer: tuple[tuple[str, str], ...], texts: tuple[tuple[str, str], ...], gold: str) -> Query:
+    """Return a query in a user's own words."""
+    keys = () if pick.keys is None else ((pick.measurement.key or "", pick.keys),)
+    values = (*keys, *((one.tag, one.values) for one in pick.tagged))
+    return Text(pick.measurement, answer, texts, gold, pick.window, values)
 
 
 def _analysis(pick: Pick, name: str, columns: tuple[str, ...]) -> Query:

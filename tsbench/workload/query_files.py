@@ -21,9 +21,10 @@ from tsbench.model import (
     Query,
     Raw,
     Tagged,
+    Text,
     Window,
 )
-from tsbench.workload import queries
+from tsbench.workload import own_text, queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -133,6 +134,8 @@ class Parser:
                 content["columns"] = _columns_of(content["name"], content["columns"])
             elif name == Aggregated.__name__:
                 content |= _groups_of(of, content)
+            elif name == Text.__name__:
+                content |= _own_text_of(of, content)
             else:
                 listed = tuple(content["fields"])
                 fields = self._fields.get((of.name, listed))
@@ -182,6 +185,20 @@ def _groups_of(of: Measurement, content: Mapping[str, Any]) -> dict[str, Any]:
     return {"values": values, "by": by}
 
 
+def _own_text_of(of: Measurement, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a query in a user's own words says, whose texts only read."""
+    answer, texts = (tuple(map(tuple, content[key])) for key in ("answer", "texts"))
+    values = tuple((tag, tuple(chosen)) for tag, chosen in content["values"])
+    if not all(tag in of.tags and chosen and all(type(one) is str for one in chosen) for tag, chosen in values):
+        raise ValueError("values has tags and texts")
+    if not answer or any(type(name) is not str or kind not in own_text.KINDS for name, kind in answer):
+        raise ValueError("answer has names and kinds")
+    known = ["start", "end", *(tag for tag, _ in values)]
+    for language, text in (*texts, *([("gold", content["gold"])] if content["gold"] else [])):
+        own_text.expect_read(language, text, known)
+    return {"answer": answer, "texts": texts, "values": values}
+
+
 def _tagged_of(of: Measurement, tag: Any, values: Any) -> Tagged:
     if tag not in of.tags or not values or not all(type(value) is str and value for value in values):
         raise ValueError("tagged has a tag and texts")
@@ -215,7 +232,10 @@ def _expect_text(text: Any) -> None:
         raise ValueError("of is a text")
 
 
-_CHECKED = {"measurement", "fields", "values", "by", "window", "keys", "name", "columns", "where", "tagged"}
+_CHECKED = {
+    *("measurement", "fields", "values", "by", "window", "keys", "name", "columns", "where", "tagged"),
+    *("answer", "texts", "gold"),
+}
 _CHECKS: dict[str, Callable[[Any], None]] = {
     "aggregate": _expect_aggregate,
     "bucket_ns": lambda value: None if value is None else _expect_above_zero(value),
@@ -223,7 +243,7 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "before_ns": lambda value: None if value is None else _expect_whole(value),
     "of": _expect_text,
 }
-_KINDS: tuple[type[Any], ...] = (Raw, Aggregated, Latest, LatestBuckets, Analysis)
+_KINDS: tuple[type[Any], ...] = (Raw, Aggregated, Latest, LatestBuckets, Analysis, Text)
 _NAMES: dict[str, tuple[str, ...]] = {one.__name__: tuple(one.__dataclass_fields__) for one in _KINDS}
 _MAKERS = {one.__name__: (one, frozenset(_NAMES[one.__name__])) for one in _KINDS}
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from tsbench.check.own_texts import expect_gold
 from tsbench.drive.bare.asked_queries import asked_queries
 from tsbench.drive.user import TimeSeriesUser
 from tsbench.errors import UserMistake
@@ -80,6 +81,7 @@ def spec_of(
     try:
         spec = RunSpec.model_validate(_document(given, classes[0], target, schema, endpoint))
         check_spec(spec, PLACE)
+        expect_gold(spec.world_at(), [op.query or "" for op in spec.queries], spec.loaded(spec.world_at()))
         _expect_answerable(spec, environment, classes)
     except ValidationError as error:
         raise UserMistake(_with_options(explained(error))) from None

@@ -28,6 +28,8 @@ BATCH = "tsbench_batch"
 class _Text(SqlText):
     """DuckDB dialect of the query compiler; times are TIMESTAMP, microseconds in UTC without a zone."""
 
+    languages = ("duckdb", "sql")
+
     def bound(self, time_ns: int) -> datetime:
         return sql.ceil_datetime(time_ns).replace(tzinfo=None)
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tsbench.model import OTHERS, Aggregated, Analysis, Count, Kind, Latest, LatestBuckets, Query, Raw, Stored
-from tsbench.targets.base import Unsupported, others_text
+from tsbench.model import OTHERS, Aggregated, Analysis, Count, Kind, Latest, LatestBuckets, Query, Raw, Stored, Text
+from tsbench.targets.base import Unsupported, others_text, text_in
 from tsbench.targets.influxdb.influxql import duration, number
+from tsbench.workload.own_text import filled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,6 +63,8 @@ def compile_query(query: Query) -> str:
             steps = [span, *_points(m, query.fields), *buckets, _PIVOT, *newest]
         case Analysis():
             raise Unsupported("it is not written in Flux")
+        case Text():
+            return filled(text_in(query, "flux"), query.arguments(moment, text_literal))
         case Count():
             span = f"range(start: {_EPOCH}, stop: {_FOREVER})"
             total = ["count()", "group()", "sum()", 'rename(columns: {_value: "points"})']

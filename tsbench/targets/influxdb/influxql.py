@@ -9,8 +9,9 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from tsbench.model import Aggregated, Analysis, Count, Latest, LatestBuckets, Query, Raw, Stored
-from tsbench.targets.base import Unsupported
+from tsbench.model import Aggregated, Analysis, Count, Latest, LatestBuckets, Query, Raw, Stored, Text
+from tsbench.targets.base import Unsupported, text_in
+from tsbench.workload.own_text import filled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +50,8 @@ def compile_query(query: Query) -> str:
             rest = [_by_time(query.bucket_ns), f"ORDER BY time DESC LIMIT {int(query.limit)}"]
         case Analysis():
             return _analysis(query)
+        case Text():
+            return filled(text_in(query, "influxql"), query.arguments("{}ns".format, text_literal))
         case Count() if len(m.fields_to_count) > 1:
             return _count_of_nullable(m)
         case Count():

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tsbench.encode.bson_columns import FIELD, MEASUREMENT, NS_PER_MS, POINT, TAGS, TIME, VALUE
 from tsbench.encode.bson_hours import HOUR, HOUR_MS, KEY, POINTS
 from tsbench.encode.sql import EPOCH
-from tsbench.model import Aggregated, Analysis, Count, Latest, LatestBuckets, Raw, Stored
-from tsbench.targets.base import Statement, Unsupported
+from tsbench.model import Aggregated, Analysis, Count, Latest, LatestBuckets, Raw, Stored, Text
+from tsbench.targets.base import Statement, Unsupported, text_in
+from tsbench.workload.own_text import pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,6 +45,8 @@ class Pipeline:
                 stages = self._latest_buckets(query)
             case Analysis():
                 raise Unsupported("it is not written as a pipeline")
+            case Text():
+                stages = pipeline(text_in(query, "mongodb"), _arguments(query))
             case Count():
                 stages = self.count(query.measurement)
             case Stored():
@@ -141,6 +144,11 @@ def statement(collection: str, stages: Sequence[PipelineStage], *stored: Stored)
     return Statement(
         f"db[{json.dumps(collection, ensure_ascii=False)}].aggregate([\n  {text}\n])", (collection, stages, *stored)
     )
+
+
+def _arguments(query: Text) -> dict[str, Any]:
+    values = {name: values[0] if len(values) == 1 else list(values) for name, values in query.values}
+    return {"start": bound_of(query.window.start_ns), "end": bound_of(query.window.end_ns), **values}
 
 
 def plain(name: str) -> str:

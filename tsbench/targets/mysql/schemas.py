@@ -91,6 +91,8 @@ class MysqlText(SqlText):
     `by_time` says that the primary key begins with the time.
     """
 
+    languages = ("mysql", "sql")
+
     newest_first = 'x."tags_id" DESC, x."time" DESC'
     """By the time alone MySQL sorts all rows of the series, whose key it reads backwards if both columns are named."""
 

@@ -54,6 +54,8 @@ _HAS_COMPRESSION = (
 class PostgresText(SqlText):
     """PostgreSQL dialect of the query compiler. `date_bin` needs version 14."""
 
+    languages = ("postgres", "sql")
+
     def mark(self, number: int) -> str:
         return _mark(number)
 

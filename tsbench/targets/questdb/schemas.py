@@ -41,6 +41,8 @@ class ApplyWal(Operation):
 class QuestText(SqlText):
     """QuestDB's dialect: buckets by SAMPLE BY, newest rows by LATEST ON."""
 
+    languages = ("questdb",)
+
     tag_table = "m"
 
     def mark(self, number: int) -> str:

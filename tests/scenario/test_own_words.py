@@ -1,0 +1,245 @@
+# ruff: noqa: E501 - a line for each text
+"""Queries in databases' own languages: their answers against gold, and texts that are wrong, odd or not only reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import complaint, says
+from tests.scenario.test_use_case import SCENARIO, TARGETS, answers_of_a_run, world
+from tsbench.cli.main import main
+from tsbench.errors import UserMistake
+from tsbench.scenario.use_case import read_use_case
+from tsbench.study.campaign import planned
+from tsbench.targets.registry import TARGETS as TARGETS_BY_NAME
+from tsbench.testing.stand import Stand
+from tsbench.workload.own_text import filled, parameters
+
+WORKS = Path(__file__).parent / "data" / "works.toml"
+TEXT = WORKS.read_text(encoding="utf-8")
+OF_WORKS = SCENARIO.replace("pumps.toml", "works.toml")
+OF_WORKS = OF_WORKS[: OF_WORKS.index('[[op]]\nquery = "hot-pumps"')]
+OF_WORKS += '[[op]]\nquery = "site-minutes"\n[[op]]\nquery = "fastest"\n'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_own_words_are_answered_and_checked_on_every_database(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = OF_WORKS.replace('"sqlite"', f'"{target}"')
+    if target != "victoriametrics":
+        counts = answers_of_a_run(text, tmp_path, capsys)["counts"]
+        assert counts["checked"] >= 60
+        return
+    (tmp_path / "works.toml").write_text(TEXT)
+    (tmp_path / "s.toml").write_text(text)
+    assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == 2
+    says(complaint(capsys.readouterr().err), "query.site-minutes: ", "are not sent to VictoriaMetrics yet")
+
+
+def test_answers_without_gold_are_said_to_be_unchecked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gold = 'gold = "SELECT site, max(rpm) FROM pump GROUP BY site"\n'
+    assert gold in TEXT
+    (tmp_path / "works.toml").write_text(TEXT.replace(gold, ""))
+    (tmp_path / "s.toml").write_text(OF_WORKS)
+    assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == 0
+    says(capsys.readouterr().out, "sqlite: not checked: the answers to 'fastest' (it has no gold)")
+
+
+def test_own_words_go_through_a_file_of_queries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "works.toml").write_text(TEXT)
+    of_world = ["--use-case", str(tmp_path / "works.toml"), "--scale", "10", "--end", "2016-01-01T01:00:00Z"]
+    kinds = ["--type", "site-minutes", "--type", "fastest"]
+    place, asked = ["--endpoint", f"sqlite://{tmp_path / 'x.db'}"], str(tmp_path / "q.jsonl")
+    for words in (
+        ["generate", *of_world, "--out", str(tmp_path / "points.zst")],
+        ["load", "sqlite", str(tmp_path / "points.zst"), *place, "--out", str(tmp_path / "r")],
+        ["queries", *of_world, *kinds, "--count", "20", "--out", asked],
+        ["query", "sqlite", asked, *place, "--out", str(tmp_path / "r")],
+        ["validate", "sqlite", asked, *place],
+    ):
+        assert main(words) == 0, (words, capsys.readouterr().err)
+    says(capsys.readouterr().out, "20 of 20 answers are right")
+    assert main(["queries", *of_world, *kinds, "--show", "duckdb"]) == 0
+    says(capsys.readouterr().out, "duckdb columns, fastest", "SELECT t.site, max(m.rpm)")
+    lines = Path(asked).read_text().splitlines()
+    Path(asked).write_text("\n".join([lines[0], lines[1].replace("SELECT", "DELETE"), *lines[2:]]))
+    assert main(["query", "sqlite", asked, *place, "--out", str(tmp_path / "r")]) == 2
+    says(complaint(capsys.readouterr().err), "q.jsonl", "line 2", "it begins with DELETE")
+
+
+# --- texts that are wrong, and texts that only look different ---------------------------------------------------------
+
+HEAD = """
+about = "a question asked in many ways"
+[tags]
+pump = { number = "p-{}" }
+site = { of = ["a", "b", "c"], weights = [5, 2, 1] }
+[[measurement]]
+name = "pump"
+[measurement.fields]
+temp = { walk = 1.0, first = 40, decimals = 2 }
+rpm  = { normal = [1450, 20], type = "int" }
+gap  = { uniform = [0, 9], decimals = 1, null = 0.3 }
+"""
+SITES = ('["site:text", "warm:float", "n:int"]', "SELECT site, avg(temp), count(*) FROM pump GROUP BY site")
+OVERALL = ('["warm:float", "fast:int"]', "SELECT avg(temp), max(rpm) FROM pump")
+GAPS = ('["n:int", "mean:float"]', "SELECT count(gap), avg(gap) FROM pump")
+DIFFERENT = ('["n:int"]', "SELECT count(DISTINCT rpm) FROM pump")
+MINUTES = (
+    '["minute:int", "most:float"]',
+    "SELECT epoch_us(time_bucket(INTERVAL 1 minute, time)) // 60000000, max(temp) FROM pump GROUP BY ALL",
+)
+JOIN = "FROM pump m JOIN tags t ON t.id = m.tags_id"
+INSIDE = "m.time >= :start AND m.time < :end"
+MINUTE = {"sqlite": "m.time / 60000000000", "duckdb": "epoch_us(m.time) // 60000000"}
+QUESTIONS = {
+    "sites": SITES, "overall": OVERALL, "gaps": GAPS, "different": DIFFERENT, "minutes": MINUTES,
+}  # fmt: skip
+RIGHT = [
+    ("sites", f"SELECT t.site, avg(m.temp), count(*) {JOIN} WHERE {INSIDE} GROUP BY t.site"),
+    ("sites", f"SELECT t.site, sum(m.temp) / count(*), count(m.rpm) {JOIN} WHERE {INSIDE} GROUP BY 1 ORDER BY 3 DESC"),
+    (
+        "sites",
+        f"WITH x AS (SELECT * {JOIN}) SELECT site AS s, avg(temp), count(*) * 1.0 FROM x m WHERE {INSIDE} GROUP BY 1",
+    ),
+    ("sites", f"SELECT t.site, avg(m.temp) * 1.00000000001, count(*) {JOIN} WHERE {INSIDE} GROUP BY 1 -- until :never"),
+    ("sites", f"SELECT t.site, avg(m.temp), count(*) {JOIN} WHERE {INSIDE} AND t.site <> ':start; x' GROUP BY t.site;"),
+    ("overall", f"SELECT avg(m.temp), max(m.rpm) FROM pump m WHERE {INSIDE}"),
+    ("gaps", f"SELECT count(m.gap), avg(m.gap) FROM pump m WHERE {INSIDE} AND m.gap IS NOT NULL"),
+    ("minutes", f"SELECT MINUTE, max(m.temp) FROM pump m WHERE {INSIDE} GROUP BY 1"),
+]
+WRONG = [
+    ("sites", f"SELECT t.site, avg(m.temp), count(*) {JOIN} WHERE m.time >= :start AND m.time <= :end GROUP BY t.site"),
+    ("sites", f"SELECT t.site, avg(m.temp), count(*) {JOIN} WHERE m.time > :start AND m.time < :end GROUP BY t.site"),
+    ("sites", f"SELECT t.site, avg(m.temp), count(*) {JOIN} WHERE m.time < :end GROUP BY t.site"),
+    ("sites", f"SELECT t.site, avg(m.temp), count(*) {JOIN} AND t.pump <> 'p-0' WHERE {INSIDE} GROUP BY t.site"),
+    ("sites", f"SELECT t.site, avg(m.temp), count(*) {JOIN} JOIN tags u ON u.site = t.site WHERE {INSIDE} GROUP BY t.site"),
+    ("sites", f"SELECT t.site, avg(m.temp), count(*) {JOIN} WHERE {INSIDE} GROUP BY t.site ORDER BY 3 LIMIT 2"),
+    ("sites", f"SELECT upper(t.site), avg(m.temp), count(*) {JOIN} WHERE {INSIDE} GROUP BY t.site"),
+    ("sites", f"SELECT t.site, round(avg(m.temp), 3), count(*) {JOIN} WHERE {INSIDE} GROUP BY t.site"),
+    ("sites", f"SELECT t.site, avg(m.rpm), count(*) {JOIN} WHERE {INSIDE} GROUP BY t.site"),
+    ("sites", f"SELECT t.site, avg(m.temp), count(m.gap) {JOIN} WHERE {INSIDE} GROUP BY t.site"),
+    ("sites", f"SELECT t.site, avg(m.temp), count(*) {JOIN} WHERE {INSIDE} GROUP BY t.site, t.pump"),
+    ("sites", f"SELECT t.site, avg(DISTINCT m.temp), count(*) {JOIN} WHERE {INSIDE} GROUP BY t.site"),
+    ("sites", f"SELECT t.site, NULL, count(*) {JOIN} WHERE {INSIDE} GROUP BY t.site"),
+    ("sites", f"SELECT count(*), avg(m.temp), t.site {JOIN} WHERE {INSIDE} GROUP BY t.site"),
+    ("sites", f"SELECT t.site, avg(m.temp) {JOIN} WHERE {INSIDE} GROUP BY t.site"),
+    ("overall", f"SELECT avg(w), max(r) FROM (SELECT avg(m.temp) w, max(m.rpm) r {JOIN} WHERE {INSIDE} GROUP BY t.site) x"),
+    ("overall", f"SELECT avg(m.temp), min(m.rpm) FROM pump m WHERE {INSIDE}"),
+    ("overall", f"SELECT avg(m.temp), max(m.rpm) FROM pump m WHERE {INSIDE} AND m.temp > 39"),
+    ("overall", f"SELECT CAST(avg(m.temp) AS INTEGER), max(m.rpm) FROM pump m WHERE {INSIDE}"),
+    ("gaps", f"SELECT count(*), avg(m.gap) FROM pump m WHERE {INSIDE}"),
+    ("gaps", f"SELECT count(m.gap), avg(coalesce(m.gap, 0)) FROM pump m WHERE {INSIDE}"),
+    ("gaps", f"SELECT count(m.gap), sum(m.gap) / count(*) FROM pump m WHERE {INSIDE}"),
+    ("different", f"SELECT count(m.rpm) FROM pump m WHERE {INSIDE}"),
+    ("minutes", f"SELECT (MINUTE) + 1, max(m.temp) FROM pump m WHERE {INSIDE} GROUP BY 1"),
+    ("minutes", f"SELECT (MINUTE) - (MINUTE) % 2, max(m.temp) FROM pump m WHERE {INSIDE} GROUP BY 1"),
+    ("minutes", f"SELECT MINUTE, max(m.temp) FROM pump m WHERE {INSIDE} AND m.gap > 1 GROUP BY 1"),
+    ("minutes", f"SELECT MINUTE, max(m.temp) FROM pump m WHERE {INSIDE} GROUP BY 1 HAVING count(*) > 60"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["sqlite", "duckdb"])
+def stand(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Stand]:
+    """A database with points of a use case that has all questions in all ways."""
+    place = tmp_path_factory.mktemp(request.param)
+    asked = [
+        f'[[query]]\nname = "{name}-{number}"\nwindow = "7m"\nanswer = {QUESTIONS[name][0]}\n'
+        f'text.sql = """{text.replace("MINUTE", MINUTE[request.param])}"""\ngold = "{QUESTIONS[name][1]}"\n'
+        for number, (name, text) in enumerate([*RIGHT, *WRONG])
+    ]
+    (place / "ways.toml").write_text(HEAD + "".join(asked))
+    of = world(place / "ways.toml", scale=12, seed=7)
+    target = TARGETS_BY_NAME[request.param]
+    layout = next(iter(target.schemas.values()))
+    return request.param, Stand(of, target, layout, f"{request.param}://{place}/x.db", 90).load()
+
+
+def test_wrong_texts_are_found_and_those_that_only_look_different_are_not(stand: tuple[str, Stand]) -> None:
+    _, on = stand
+    found = {}
+    for number, (name, text) in enumerate([*RIGHT, *WRONG]):
+        answers = on.asked(on.gold(), [f"{name}-{number}"], 3)
+        assert answers.checked == 3
+        found[text] = answers.wrong
+    assert {text for _, text in RIGHT if found[text]} == set(), "right texts that are accused"
+    assert {text for _, text in WRONG if not found[text]} == set(), "wrong texts that are not found"
+
+
+def test_parameters_are_found_outside_of_quotes_and_comments() -> None:
+    text = """select ':a', "b:c", x::text, :one /* :no */ -- :never
+        , ':it''s :x' from t where y > :two and z = :one"""
+    assert parameters(text) == ["one", "two", "one"]
+    assert filled(text, {"one": lambda: "1", "two": lambda: "$2"}).count("1") == 2
+    assert "y > $2 and z = 1" in filled(text, {"one": lambda: "1", "two": lambda: "$2"})
+
+
+# --- mistakes ---------------------------------------------------------------------------------------------------------
+
+FASTEST = 'text.sql = """\nSELECT t.site'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("t.site = :site\nGROUP BY 1 ORDER", "t.site = :sight\nGROUP BY 1 ORDER", "text.postgres: there is no parameter :sight; there are :start, :end, :site"),
+        (FASTEST, 'text.sql = """\nDELETE FROM pump; SELECT t.site', "query.fastest.text.sql: it is more than one statement"),
+        (FASTEST, 'text.sql = """\nDROP TABLE pump -- SELECT t.site', "it begins with DROP; a query begins with SELECT"),
+        (FASTEST, 'text.sql = """\nWITH x AS (DELETE FROM pump m RETURNING *) SELECT t.site', "it may write (DELETE)"),
+        (FASTEST, 'text.sql = """\nSELECT 1 INTO other --', "it may write (INTO)"),
+        (FASTEST, 'text.sql = """\n/* SELECT */ UPDATE tags SET site = 1 --', "it begins with UPDATE"),
+        (FASTEST, 'text.sql = """\nEXPLAIN ANALYZE DELETE FROM pump --', "it begins with EXPLAIN"),
+        (FASTEST, 'text.sql = """\nCOPY pump TO PROGRAM \'x\' --', "it begins with COPY"),
+        (FASTEST, 'text.sql = """\nPRAGMA writable_schema = 1 --', "it begins with PRAGMA"),
+        (FASTEST, 'text.sql = """\n-- nothing', "it begins with"),
+        ('text.influxql = "SELECT max', 'text.influxql = "SELECT max(rpm) INTO other FROM x; SELECT max', "text.influxql: it is more"),
+        ('text.influxql = "SELECT max', 'text.influxql = "DROP MEASUREMENT pump --', "it begins with DROP"),
+        ('|> group(columns: ["site"]) |> max()', '|> to(bucket: "other") |> max()', "text.flux: it may write (to())"),
+        ('text.flux = """\nfrom', 'text.flux = """\nimport "http"\nfrom', "text.flux: it may write (import http)"),
+        ('{"$project": {"_id": 0, "site"', '{"$out": "x"}, {"$project": {"_id": 0, "site"', "text.mongodb: it would write ($out)"),
+        ('[{"$match": {"time": {"$gte": ":start", "$lt": ":end"}}}', '[{"$match": {"time"', "query.fastest.text.mongodb: "),
+        ('["site:text", "rpm:int"]', "[]", "query.1: answer: is missing; say what the text returns"),
+        ('"rpm:int"', '"rpm:number"', "'rpm:number' is not NAME:KIND, with the kind time, text, int or float"),
+        ('"rpm:int"', '"site:int"', "answer: a column stands twice"),
+        ('"rpm:int"', '"time:int"', "'time:int' has a name that stands for a time"),
+        ('"time:time", "warm', '"at:time", "warm', "InfluxQL and Flux call a time 'time'; rename 'at:time' to 'time:time'"),
+        ('share = 1.0\nanswer', 'share = 1.0\nselect = ["temp"]\nanswer', "select: a query has either select or text"),
+        ('share = 1.0\nanswer', 'share = 1.0\nby = ["site"]\nanswer', "by: belongs to select; a text says it itself"),
+        ("text.sql", "text.sqll", "text.sqll"),
+        ('gold = "SELECT site, max(rpm)', 'gold = "SELECT site; SELECT max(rpm)', "query.fastest.gold: it is more than one"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_text_is_one_line_with_key_and_cure(old: str, new: str, why: str, tmp_path: Path) -> None:
+    assert old in TEXT
+    (tmp_path / "own.toml").write_text(TEXT.replace(old, new, 1))
+    with pytest.raises(UserMistake) as caught:
+        read_use_case(tmp_path / "own.toml")
+    says(str(caught.value), str(tmp_path / "own.toml"), why)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("max(rpm) FROM pump", "max(rps) FROM pump", "query.fastest.gold: Binder Error: Referenced column \"rps\" not found"),
+        ("SELECT site, max(rpm) FROM pump", "SELECT site, FROM, max(rpm) FROM pump", "query.fastest.gold: Parser Error"),
+        ("SELECT site, max(rpm) FROM pump", "SELECT max(rpm) FROM pump", "gold: it has 1 columns (max(rpm)) instead of 2"),
+        ("SELECT site, max(rpm) FROM pump", "SELECT site, max(rpm) FROM read_csv('/etc/passwd')", "query.fastest.gold: "),
+        ("text.sqlite", "text.duckdb2", "text.duckdb2"),
+        (FASTEST, 'text.questdb2 = """\nSELECT t.site', "text.questdb2"),
+        ("text.sql = ", "text.postgres = ", "query.fastest: it has no text.sqlite or text.sql"),
+    ],
+)  # fmt: skip
+def test_gold_and_texts_are_tried_before_anything_starts(old: str, new: str, why: str, tmp_path: Path) -> None:
+    assert old in TEXT
+    (tmp_path / "works.toml").write_text(TEXT.replace(old, new))
+    (tmp_path / "s.toml").write_text(OF_WORKS)
+
+    with pytest.raises(UserMistake) as caught:
+        planned(tmp_path / "s.toml")
+    says(str(caught.value), "s.toml: ", why)
+    assert "\n" not in str(caught.value)

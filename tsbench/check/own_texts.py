@@ -1,0 +1,115 @@
+"""The gold answers to queries in users' own words: their `gold`, asked of DuckDB about the points that were sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tsbench.check.comparison import Computed, Difference, NotAnAnswer, compare_rows, order
+from tsbench.check.questions import Tracker
+from tsbench.errors import UserMistake, require
+from tsbench.model import Codes, Text
+from tsbench.workload import own_text, queries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tsbench.check.comparison import Row
+    from tsbench.check.gold_sql import GoldSql
+    from tsbench.check.points import Slab
+    from tsbench.check.questions import Checked, Names, Question
+    from tsbench.model import Measurement, Window
+    from tsbench.workload.world import World
+
+_NEAR = 1e-9
+"""Part of the largest number in a column by which a database's may differ: the order of additions is not known."""
+
+
+def gold_sql(measurement: Measurement, tags: Mapping[str, Codes]) -> GoldSql:
+    """Return a place for points.
+
+    Raises
+    ------
+    UserMistake
+        If the package that answers gold is not installed.
+    """
+    require(own_text.GOLD_ENGINE, own_text.GOLD_ENGINE)
+    from tsbench.check.gold_sql import GoldSql  # noqa: PLC0415 - of an extra
+
+    return GoldSql(measurement, tags)
+
+
+def expect_gold(world: World, kinds: Iterable[str], loaded: Window) -> None:
+    """Verify that the gold of these kinds of query can be asked.
+
+    Raises
+    ------
+    UserMistake
+        If one cannot.
+    """
+    nothing = Codes(np.empty(0, dtype=np.int32), ())
+    for kind in kinds:
+        query = queries.make(kind, world, loaded, 0, 0)
+        if isinstance(query, Text) and query.gold:
+            gold = gold_sql(query.measurement, dict.fromkeys(query.measurement.tags, nothing))
+            try:
+                gold.ask(query)
+            except NotAnAnswer as error:
+                raise UserMistake(f"query.{kind}.gold: {error}") from None
+            finally:
+                gold.close()
+
+
+class OwnTextTracker(Tracker):
+    """Answers to `Text` questions about one measurement."""
+
+    def __init__(self, questions: Sequence[Question[Text]], names: Names) -> None:
+        self._open = sorted(questions, key=lambda question: question.query.window.end_ns, reverse=True)
+        self.begin_ns = min(question.query.window.start_ns for question in questions)
+        self.end_ns = self._open[0].query.window.end_ns
+        self._gold = gold_sql(questions[0].query.measurement, names.tags)
+
+    def add(self, slab: Slab, known: Slab) -> None:  # unknown writes are after the load
+        low, high = known.rows_until(self.begin_ns), known.rows_until(self.end_ns)
+        if low < high:
+            self._gold.add(known, low, high)
+
+    def checked(self, until_ns: int) -> Iterator[Checked]:
+        while self._open and self._open[-1].query.window.end_ns <= until_ns:
+            question = self._open.pop()
+            yield question, self._difference(question)
+            if not self._open:
+                self._gold.close()
+
+    def _difference(self, question: Question[Text]) -> Difference | None:
+        answer, query = question.answer(), question.query
+        if isinstance(answer, Difference):
+            return answer
+        try:
+            expected = self._gold.ask(query)
+        except NotAnAnswer as error:
+            return Difference(f"gold gives no answer: {error}", "no gold")
+        if question.part is not None:
+            return question.part.compare(query, [expected], answer.odd)
+        return compare_rows(_with_bounds(_in_order(query, expected)), _in_order(query, answer.odd), query.columns)
+
+
+def _in_order(query: Text, rows: Sequence[Row]) -> list[Row]:
+    """Return rows sorted by their exact columns first: a float that differs by rounding must not change the order."""
+    last = [i for i, (_, kind) in enumerate(query.answer) if kind == "float"]
+    first = [i for i in range(len(query.answer)) if i not in last]
+    return sorted(rows, key=lambda row: [order(row[i]) for i in (*first, *last) if i < len(row)])
+
+
+def _with_bounds(rows: Sequence[Row]) -> list[Row]:
+    """Return rows whose floats have the bound by which an answer may differ."""
+    columns = list(zip(*rows, strict=True))
+    largest = [max((abs(value) for value in column if isinstance(value, float)), default=0.0) for column in columns]
+    return [
+        tuple(
+            Computed.of(value, _NEAR * most) if isinstance(value, float) else value
+            for value, most in zip(row, largest, strict=True)
+        )
+        for row in rows
+    ]

@@ -1,0 +1,118 @@
+"""Queries that users write in a database's own language: their parameters, and the refusal of those that may write."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+
+_SKIPPED = r"""'(?:[^']|'')*'|"(?:[^"\\]|\\.|"")*"|--[^\n]*|/\*.*?\*/|::"""
+_PARAMETER = re.compile(rf"{_SKIPPED}|:([A-Za-z_]\w*)", re.DOTALL)
+_WORD = re.compile(rf"{_SKIPPED}|([A-Za-z_]\w*)(\s*\()?|(;)\s*\S", re.DOTALL)
+_WRITES = frozenset("insert update delete merge into drop alter create truncate grant revoke copy".split())  # noqa: SIM905
+_READS = ("select", "with", "from", "values")
+_FLUX_IMPORT = re.compile(r'import\s+(?:\w+\s+)?"([^"]*)"')
+_FLUX_PACKAGES = frozenset({"math", "strings", "date", "regexp", "join", "types", "array", "timezone", "interpolate"})
+Language: TypeAlias = Literal["sql", "postgres", "mysql", "sqlite", "duckdb", "questdb", "influxql", "flux", "mongodb"]
+"""Languages in which a query may be written; several databases understand "sql"."""
+GOLD_ENGINE = "duckdb"
+"""The package that answers `gold`."""
+KINDS = ("time", "text", "int", "float")
+"""Kinds of an answer's columns."""
+
+
+def parameters(text: str) -> list[str]:
+    """Return the names of the parameters `:name` in a text, outside of quotes and comments."""
+    return [m[1] for m in _PARAMETER.finditer(text) if m[1]]
+
+
+def filled(text: str, values: Mapping[str, Callable[[], str]]) -> str:
+    """Return a text with its parameters replaced, in their order, by what the functions return; others stay."""
+    return _PARAMETER.sub(lambda m: values[m[1]]() if m[1] in values else m[0], text)
+
+
+def pipeline(text: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the stages of a pipeline in which texts such as ":start" are replaced.
+
+    Raises
+    ------
+    ValueError
+        If it is no list of stages, or one of them writes.
+    """
+    stages = json.loads(text)
+    if not isinstance(stages, list) or not all(isinstance(stage, dict) and len(stage) == 1 for stage in stages):
+        raise ValueError('it is no list of stages, such as [{"$match": {}}]')
+    if writes := {"$out", "$merge"} & {*_keys(stages)}:
+        raise ValueError(f"it would write ({writes.pop()})")
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: replaced(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [replaced(one) for one in value]
+        return values.get(value[1:], value) if isinstance(value, str) and value.startswith(":") else value
+
+    return [replaced(stage) for stage in stages]
+
+
+def _keys(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _keys(one)
+
+
+def expect_read(language: str, text: str, known: Sequence[str]) -> None:
+    """Verify that a text is one statement that reads, and that its parameters are `known`.
+
+    Functions that change something are not recognised: the rights of the endpoint's user decide about them.
+
+    Raises
+    ------
+    ValueError
+        If it is not.
+    """
+    _EXPECT.get(language, _expect_select)(text, known)
+
+
+def _expect_pipeline(text: str, _known: Sequence[str]) -> None:
+    pipeline(text, {})
+
+
+def _expect_flux(text: str, _known: Sequence[str]) -> None:
+    others = {*_FLUX_IMPORT.findall(text)} - _FLUX_PACKAGES
+    if others or re.search(r"\b(?:to|wideTo)\s*\(", text):
+        raise ValueError(f"it may write ({f'import {others.pop()}' if others else 'to()'})")
+
+
+def _expect_select(text: str, known: Sequence[str]) -> None:
+    tokens = [m for m in _WORD.finditer(text) if m[1] or m[3]]
+    if any(m[3] for m in tokens):
+        raise ValueError("it is more than one statement")
+    words = [m[1].lower() for m in tokens]
+    if not words or words[0] not in _READS:
+        raise ValueError(f"it begins with {words[0].upper() if words else 'nothing'}; a query begins with SELECT")
+    if writes := [m[1].upper() for m in tokens if m[1].lower() in _WRITES and not m[2]]:  # truncate(x, 2) is a function
+        raise ValueError(f"it may write ({writes[0]}); a name of your own goes in double quotes")
+    if unknown := [name for name in parameters(text) if name not in known]:
+        raise ValueError(f"there is no parameter :{unknown[0]}; there are {', '.join(f':{name}' for name in known)}")
+
+
+_EXPECT: dict[str, Callable[[str, Sequence[str]], None]] = {"mongodb": _expect_pipeline, "flux": _expect_flux}
+
+
+def expect_time_names(languages: Collection[str], answer: Sequence[str]) -> None:
+    """Verify that a column of times, such as "time:time", has the name that it has in these languages.
+
+    Raises
+    ------
+    ValueError
+        If it has another one.
+    """
+    times = [column for column in answer if column.endswith(":time")]
+    if {"influxql", "flux"} & {*languages} and times not in ([], ["time:time"]):
+        raise ValueError(f"InfluxQL and Flux call a time 'time'; rename '{times[0]}' to 'time:time'")
