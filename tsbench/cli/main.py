@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 
 from tsbench import __version__
 from tsbench.cli.generate import generate, queries
+from tsbench.cli.learning import learn
 from tsbench.cli.listing import target_names
 from tsbench.cli.output import fail, say, stdout
 from tsbench.cli.phases import found_place, load, query, validate
@@ -193,5 +194,19 @@ def schema(
     )
 
 
-for command in (doctor, init, servers, report, export, history, compare, generate, load, queries, query, validate):
+for command in (
+    doctor,
+    init,
+    servers,
+    report,
+    export,
+    history,
+    compare,
+    learn,
+    generate,
+    load,
+    queries,
+    query,
+    validate,
+):
     app.command()(command)

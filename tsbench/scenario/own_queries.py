@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tsbench.workload.layout import Pick
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
-_TAKEN = frozenset({"time", "id", "tags", "tags_id", "_id", "timestamp"})
+TAKEN = frozenset({"time", "id", "tags", "tags_id", "_id", "timestamp"})
 _CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|>|<|=)\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*", re.IGNORECASE)
 _TAG_IS = re.compile(r"\s*(\w+)\s*=\s*'([^']+)'((?:\s+or\s+'[^']+')*)\s*")
 _SELECTED = re.compile(r"\s*(max|min|mean|sum|count)\((\w+)\)\s*")
@@ -277,7 +277,7 @@ def expect_names(place: str, names: Sequence[str], *, kinds: bool = False) -> No
         if not NAME.fullmatch(plain):
             wanted = "at most 60 letters, digits and underscores, the first one a letter"
             raise ValueError(f"{place}: '{name}' is no name; take {wanted}")
-        if not kinds and name.lower() in _TAKEN:
+        if not kinds and name.lower() in TAKEN:
             raise ValueError(f"{place}: '{name}' is a name that databases use themselves; take another one")
         if name.lower() in known:
             raise ValueError(f"{place}: '{name}' stands twice (capitals do not count)")

@@ -1,0 +1,242 @@
+"""Use cases learned from recordings: what is guessed, what fits, and files that are odd or damaged."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tests.cli.support import complaint, says
+from tsbench.cli.main import main
+from tsbench.errors import UserMistake
+from tsbench.scenario.learning import Learned, learn
+from tsbench.scenario.recording import read, recording
+from tsbench.scenario.use_case import UseCaseFile, read_use_case
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+T = 600
+
+
+def meters(series: int = 40) -> pl.DataFrame:
+    """Readings of every quarter of an hour: noise with a day, a counter, a walk, a state, rare bursts, gaps, texts."""
+    draw = np.random.default_rng(3)
+    parts = []
+    for i in range(series):
+        load = 2 + 1.2 * np.sin(2 * np.pi * (np.arange(T) / 96)) + draw.normal(0, 0.4, T)
+        parts.append(
+            pl.DataFrame(
+                {
+                    "ts": np.datetime64("2026-03-20T00:00:00", "ms") + np.arange(T) * np.timedelta64(900_000, "ms"),
+                    "meter_id": [f"M{i:05}"] * T,
+                    "site": [f"site {i % 8}"] * T,
+                    "region": [["north", "south"][i % 8 // 4]] * T,
+                    "floor": [i % 3] * T,
+                    "load kW": np.where(draw.random(T) < 0.05, np.nan, load.round(3)),
+                    "energy": (np.cumsum(draw.uniform(0, 1, T)) + draw.uniform(0, 1e5)).round(3),
+                    "temp": (40 + np.cumsum(draw.normal(0, 0.05, T))).round(2),
+                    "volt": draw.normal(230, 2, T).round(1),
+                    "rpm": draw.integers(1_000, 2_000, T),
+                    "slow": ((draw.pareto(1.6, T) + 1) * 80).round(2),
+                    "took": draw.lognormal(1, 0.8, T).round(3),
+                    "mode": np.repeat(draw.integers(0, 4, T // 50), 50),
+                    "status": np.where(draw.random(T) < 0.02, "ERR", "OK"),
+                    "fixed": [7] * T,
+                }
+            ).with_columns(pl.col("load kW").fill_nan(None))
+        )
+    return pl.concat(parts).sort("ts", maintain_order=True)
+
+
+@pytest.fixture(scope="module")
+def learned() -> Learned:
+    return learn("meters", recording(meters()))
+
+
+def fields(of: Learned) -> dict[str, Any]:
+    import tomllib
+
+    document = tomllib.loads(of.text)
+    UseCaseFile.model_validate(document, context="file")
+    return {"tags": document["tags"], **document["measurement"][0]["fields"]}
+
+
+def test_series_tags_and_processes_are_those_of_the_recording(learned: Learned) -> None:
+    found = fields(learned)
+    assert (learned.series, learned.interval_ns) == (40, 900 * 10**9)
+    assert found["tags"] == {
+        "meter_id": {"number": "M{:05}"},
+        "site": {"of": [f"site {i}" for i in found_order(found, "site")]},
+        "floor": {"of": found["tags"]["floor"]["of"], "weights": [14, 13, 13]},
+        "region": {"of": found["tags"]["region"]["of"], "per": "site"},
+    }
+    assert found["load_kW"]["normal"] == pytest.approx([2.0, 0.4], abs=0.05)
+    assert found["load_kW"]["daily"] == pytest.approx(1.2, abs=0.05)
+    assert found["load_kW"]["null"] == pytest.approx(0.05, abs=0.01)
+    assert found["energy"]["is"] == "energy_first + energy_rise"
+    assert found["energy_rise"]["counter"] == pytest.approx(0.5, abs=0.02)
+    assert found["temp"]["walk"] == pytest.approx(0.05, abs=0.005)
+    assert found["volt"]["normal"] == pytest.approx([230, 2], abs=0.1)
+    assert found["rpm"] == {"uniform": [1_000, 1_999], "type": "int"}
+    assert found["slow"]["pareto"] == pytest.approx([1.6, 80], abs=0.1)
+    assert found["took"]["is"] == "exp(took_log)"
+    assert found["mode"]["of"] == [0, 1, 2, 3]
+    assert 30_000 < int(found["mode"]["stays"].removesuffix("s")) < 70_000, "50 readings of 15 minutes"
+    assert found["status"]["of"] == [0, 1]
+    assert "# status: texts, here as numbers: ERR, OK" in learned.text
+    assert found["fixed"] == {"constant": 7, "type": "int"}
+
+
+def found_order(found: dict[str, Any], tag: str) -> list[int]:
+    return [int(text.split()[1]) for text in found["tags"][tag]["of"]]
+
+
+def test_what_is_simulated_is_near_to_what_was_recorded(learned: Learned) -> None:
+    for name, (recorded, simulated) in learned.fields.items():
+        spread = max(recorded.p95 - recorded.p5, 1e-9)
+        if name != "temp":  # how far a walk gets is chance
+            assert simulated.p50 == pytest.approx(recorded.p50, abs=0.15 * spread), name
+            assert simulated.p95 - simulated.p5 == pytest.approx(spread, rel=0.2, abs=1e-6), name
+        assert simulated.same == pytest.approx(recorded.same, abs=0.05), name
+        assert simulated.missing == pytest.approx(recorded.missing, abs=0.02), name
+        if name not in {"energy", "temp"}:
+            assert simulated.nbytes == pytest.approx(recorded.nbytes, rel=0.25, abs=0.02), name
+
+
+@pytest.mark.parametrize("name", ["m.csv", "m.csv.gz", "m.parquet", "m.tsv"])
+def test_a_file_is_learned_written_and_run(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame, path = meters(6), tmp_path / name
+    if name.endswith(".parquet"):
+        frame.write_parquet(path)
+    else:
+        text = frame.write_csv(separator="\t" if ".tsv" in name else ",").encode()
+        path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    own = tmp_path / "own.toml"
+    assert main(["learn", str(path), "--out", str(own)]) == 0, capsys.readouterr().err
+    says(capsys.readouterr().err, "recorded -> simulated", "scale = 6")
+    read_use_case(own)
+    assert main(["learn", str(path), "--out", str(own)]) == 2
+    says(complaint(capsys.readouterr().err), "exists", "--force")
+    if name != "m.csv":
+        return
+    (tmp_path / "s.toml").write_text(
+        'question = "?"\nworld = { use_case = "own.toml", scale = 6, interval = "15m" }\nload.window = "12h"\n'
+        'drive = { users = 1, warmup = "0s", duration = "1s" }\ntarget.name = "sqlite"\ncheck.answers = 6\n'
+        'op = [{ write = 20 }, { query = "raw-all" }]\n'
+    )
+    assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "r")]) == 0, capsys.readouterr()
+
+
+def test_names_of_tags_can_be_left_out() -> None:
+    text = learn("meters", recording(meters(6)), hashed=True).text
+    assert not {"site 0", "north", "M0"} & {*text.replace('"', " ").split("  ")}
+    assert 'region = { of = ["region-0", "region-1"]' in text
+
+
+def csv(tmp_path: Path, text: str, name: str = "x.csv") -> Path:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def of_text(tmp_path: Path, text: str, **how: Any) -> Learned:
+    return learn("x", recording(read(csv(tmp_path, text), 1_000), **how))
+
+
+def rows(form: str, count: int = 40) -> str:
+    return "".join(form.format(i=i, t=1_700_000_000 + 10 * i, d=i % 2, v=i * 7 % 13 / 4) + "\n" for i in range(count))
+
+
+@pytest.mark.parametrize(
+    ("head", "form", "series", "interval_s"),
+    [
+        ("time,device,v\n", "{t},d{d},{v}", 2, 20),
+        ("time,device,v\n", "{t}000,d{d},{v}", 2, 20),
+        ("time,device,v\n", "{t}000000,d{d},{v}", 2, 20),
+        ("time,device,v\n", "{t}000000000,d{d},{v}", 2, 20),
+        ("time,device,v\n", "{t}.5,d{d},{v}", 2, 20),
+        ("\ufefftime,v\n", "{t},{v}", 1, 10),
+        ("when;device;v\n", "2026-01-01 00:{i:02}:00;d{d};{v}", 2, 120),
+        ('"time","device id","v"\n', '{t},"d, ""{d}""",{v}', 2, 20),
+        ("time,device,v,w\n", "{t},d{d},{v},NA", 2, 20),
+        ("time,device,v,time_2,tags,v.\n", "{t},d{d},{v},{i},{v},{v}", 2, 20),
+        ("time,größe °C,v\n", "{t},{v},{i}", 1, 10),
+        ("ts,a,b,v\n", "{t},x{d},y{d},{v}", 1, 10),
+    ],
+)
+def test_forms_of_files_are_understood(head: str, form: str, series: int, interval_s: int, tmp_path: Path) -> None:
+    learned = of_text(tmp_path, head + rows(form), key="device" if ",device," in head else None)
+    fields(learned)
+    assert (learned.series, learned.interval_ns / 10**9) == (series, interval_s)
+
+
+def test_decimal_commas_zones_and_doubled_hours(tmp_path: Path) -> None:
+    text = "zeit;geraet;wert\n" + "".join(
+        f"2026-10-25 {hour:02}:{minute:02}:00;g1;{hour},{minute}\n" for hour in range(5) for minute in range(0, 60, 5)
+    )
+    of = recording(read(csv(tmp_path, text), 1_000), time="zeit", zone="Europe/Berlin")
+    assert of.frame["wert"].dtype == pl.Float64
+    assert of.frame["time of tsbench"][0] == 1_792_879_200 * 10**9, "midnight in Berlin is 22 h UTC"
+    with pytest.raises(UserMistake, match="--zone"):
+        recording(read(csv(tmp_path, text), 1_000), time="zeit", zone="Mars/Crater")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "why"),
+    [
+        ("", [], "x.csv: "),
+        ("1700000000,5,3\n1700000010,6,3\n", [], "its first line has no names of columns"),
+        ("a,b\n1,2\n3,4\n", [], "no column looks like a time; say --time COLUMN, one of a, b"),
+        ("time,v\nyesterday,2\nlater,4\n", [], "'time' has no times that are understood"),
+        ("time,v\n1700000000,2\n", ["--key", "w"], "--key: there is no column 'w'; there are time, v"),
+        ("time,v\n1700000000,2\n", ["--time", "w"], "--time: there is no column 'w'"),
+        ("time,v\n1700000000,2\n", ["--tag", "w"], "--tag: there is no column 'w'"),
+        ("time\n1700000000\n", [], "no column has values that change"),
+        ("time,v\n", [], "no row has a time in 'time'"),
+        ("time,v\n1700000000,2\n", ["--out", "y.txt"], "a use case is a .toml file"),
+    ],
+)
+def test_a_file_that_is_no_recording_is_one_line(
+    text: str, options: list[str], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["learn", str(csv(tmp_path, text)), *options]) == 2
+    says(complaint(capsys.readouterr().err), why)
+
+
+def test_other_files_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, content, why in (
+        ("absent.csv", None, "there is no such file"),
+        ("x.xlsx", b"PK", "this is '.xlsx'"),
+        ("x.parquet", b"PAR1 nothing", "x.parquet: "),
+        ("x.csv.gz", b"\x1f\x8b nothing", "x.csv.gz: "),
+    ):
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        assert main(["learn", str(tmp_path / name)]) == 2, name
+        says(complaint(capsys.readouterr().err), name, why)
+
+
+@pytest.mark.slow
+def test_damaged_files_are_learned_or_named_and_never_more(tmp_path: Path) -> None:
+    whole = meters(3).write_csv().encode()[:6_000]
+    draw, lines = random.Random(5), []
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(draw.randint(1, 30)):
+            at = draw.randrange(len(damaged))
+            damaged[at : at + draw.randint(0, 3)] = bytes(
+                draw.choices(b',;"\n\r\t 0123abz-.\xff\x00', k=draw.randint(0, 3))
+            )
+        (tmp_path / "x.csv").write_bytes(damaged)
+        try:
+            fields(learn("x", recording(read(tmp_path / "x.csv", 10_000))))
+        except UserMistake as error:
+            lines.append(str(error))
+    assert not any("\n" in line for line in lines)
+    refused = len(lines)
+    assert 0 < refused < 300

@@ -1,0 +1,71 @@
+"""The command that describes recorded data as a use case: learn."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads it
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from tsbench.cli.output import stderr, stdout
+from tsbench.errors import UserMistake, require
+
+if TYPE_CHECKING:
+    from tsbench.scenario.learning import FieldSummary, Learned
+
+
+def learn(
+    file: Annotated[Path, typer.Argument(help="CSV (.gz or .zst, too) or Parquet, with names of columns.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Use case to write, such as meters.toml; else it is printed.")
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="Column of times. Default: the one that looks like it.")] = None,
+    key: Annotated[str | None, typer.Option(help="Column that names the series. Default: guessed.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Further columns that are tags.")] = None,
+    zone: Annotated[str, typer.Option(help="Zone of times that have none, such as Europe/Berlin.")] = "UTC",
+    rows: Annotated[int, typer.Option(min=2, max=50_000_000, help="Rows to read, from the beginning.")] = 2_000_000,
+    hashed: Annotated[bool, typer.Option("--hash", help="Number the values of tags in place of their names.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+) -> None:
+    """Describe recorded data as a use case that simulates them, and compare the two."""
+    require("polars", "report")
+    from tsbench.scenario import learning
+    from tsbench.scenario.recording import read, recording
+
+    if out is not None and out.suffix != ".toml":
+        raise UserMistake(f"--out {out}: a use case is a .toml file")
+    if out is not None and out.exists() and not force:
+        raise UserMistake(f"--out {out} exists; give another name, or --force")
+    name = file.name.split(".")[0]
+    given = recording(read(file, rows), time=time, key=key, tags=tag or [], zone=zone)
+    learned = learning.learn(name, given, hashed=hashed)
+    if out is None:
+        stdout.print(learned.text, markup=False, highlight=False, soft_wrap=True, end="")
+    else:
+        out.write_text(learned.text, encoding="utf-8")
+    stderr.print(_fidelity(learned))
+    notes = [f"{given.dropped:,} rows have no time or series and are left out"] if given.dropped else []
+    if len(given.frame) + given.dropped == rows:
+        notes.append(f"the first {rows:,} rows were read; --rows reads more")
+    if out is not None:
+        notes.append(f"{out}: world = {{ use_case = '{out.name}', scale = {learned.series} }}")
+    for note in notes:
+        stderr.print(note, markup=False, highlight=False, soft_wrap=True)
+
+
+def _fidelity(learned: Learned) -> Table:
+    """Return a table of what was recorded beside what the use case simulates."""
+    table = Table(box=None, header_style="bold", pad_edge=False, title="recorded -> simulated", title_justify="left")
+    table.add_column("field")
+    for column in ("mean", "sd", "5 %", "median", "95 %", "as before", "missing", "zlib bytes"):
+        table.add_column(column, justify="right")
+    for name, (recorded, simulated) in learned.fields.items():
+        pairs = zip(_texts(recorded), _texts(simulated), strict=True)
+        table.add_row(name, *(f"{one} -> {other}" for one, other in pairs))
+    return table
+
+
+def _texts(figures: FieldSummary) -> list[str]:
+    numbers = [f"{value:.4g}" for value in (figures.mean, figures.sd, figures.p5, figures.p50, figures.p95)]
+    return [*numbers, f"{figures.same:.0%}", f"{figures.missing:.0%}", f"{figures.nbytes:.2g}"]

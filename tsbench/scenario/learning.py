@@ -1,0 +1,399 @@
+"""Use cases learned from recordings: tags with their shares, and for each field the process that fits best."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from tsbench.scenario.own_queries import NAME, TAKEN
+from tsbench.scenario.recording import SERIES, TIME
+from tsbench.scenario.types import FILE
+from tsbench.scenario.use_case import UseCaseFile
+from tsbench.units import NS_PER_S
+from tsbench.workload.world import World, WorldSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from tsbench.scenario.recording import Recording
+
+    Values = NDArray[np.float64]
+
+_SERIES, _POINTS = 60, 3_000
+"""Number of series that are looked at, and of points of each."""
+_FEW = 12
+"""Number of different values up to which a field has a list of them."""
+_LISTED = 30
+"""Number of different values up to which a tag has a list of them."""
+_DAY_NS = 86_400 * NS_PER_S
+_SHARES = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+_Z = np.array([-1.644854, -0.674490, 0.0, 0.674490, 1.644854])
+"""Quantiles of the standard normal distribution at these shares."""
+_MISSING = "null"
+_FAR = 0.15
+"""Largest distance of two quantiles, in distances between 5 % and 95 %, at which a distribution still fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A use case as TOML, its number of series and interval, and per field what was recorded and what it simulates."""
+
+    text: str
+    series: int
+    interval_ns: int
+    fields: dict[str, tuple[FieldSummary, FieldSummary]]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSummary:
+    """A field's values in a few numbers.
+
+    `same` is the share of values that equal the one before, `nbytes` what a value takes as text after zlib, series by
+    series; `missing` the share of points without one.
+    """
+
+    mean: float
+    sd: float
+    p5: float
+    p50: float
+    p95: float
+    same: float
+    nbytes: float
+    missing: float
+
+    @classmethod
+    def of(cls, series: Sequence[Values]) -> FieldSummary:
+        """Return the figures of some series' values, NaN where points lack one."""
+        every = np.concatenate([*series]) if series else np.empty(0)
+        there = every[~np.isnan(every)]
+        if not len(there):
+            nothing = float("nan")
+            return cls(nothing, nothing, nothing, nothing, nothing, nothing, nothing, 1.0)
+        same = np.concatenate([np.diff(one[~np.isnan(one)]) == 0 for one in series])
+        text = "\n".join(f"{value:.15g}" for value in there.tolist())
+        p5, p50, p95 = np.percentile(there, [5, 50, 95]).tolist()
+        nbytes = len(zlib.compress(text.encode())) / len(there)
+        missing = 1 - len(there) / len(every)
+        return cls(
+            float(there.mean()),
+            float(there.std()),
+            p5,
+            p50,
+            p95,
+            float(same.mean() if len(same) else 0),
+            nbytes,
+            missing,
+        )
+
+
+def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
+    """Return the use case that simulates a recording; `hashed` leaves out names of its tags' values."""
+    ends = of.frame.group_by(SERIES, maintain_order=True).agg(pl.len().alias("n"))
+    series = ends[SERIES].to_list()
+    chosen = [series[i] for i in np.linspace(0, len(series) - 1, min(_SERIES, len(series))).astype(int).tolist()]
+    some = of.frame.filter(pl.col(SERIES).is_in(chosen)).group_by(SERIES, maintain_order=True).head(_POINTS)
+    parts = some.partition_by(SERIES, maintain_order=True)
+    interval_ns = _interval_ns(parts)
+    names = _Names()
+    tags = _tags(of, names, hashed=hashed)
+    made: dict[str, dict[str, Any]] = {}
+    notes, recorded = [], {}
+    for column in of.fields:
+        own = names.of(column)
+        values = [_numbers(of.frame[column], part[column]) for part in parts]
+        times = [part[TIME].to_numpy() for part in parts]
+        made[own], note = _process(of.frame[column], values, times, interval_ns)
+        recorded[own] = FieldSummary.of(values)
+        notes += [f"# {own}: {note}"] if note else []
+    if all(_MISSING in table for table in made.values()):
+        whole = min(made, key=lambda own: made[own][_MISSING])
+        made[whole].pop(_MISSING)
+        notes.append(f"# {whole}: its gaps are left out, since one field has to be in each point")
+    fields = [line for own, table in made.items() for line in _lines(own, table, names)]
+    lines = [
+        f'about = "simulates {_plain(name)}"',
+        "",
+        f"# Learned from {len(of.frame):,} rows of {len(series):,} series, each about every {_seconds(interval_ns)}:",
+        f'# world = {{ use_case = "...", scale = {len(series)}, interval = "{_seconds(interval_ns)}" }}',
+        "",
+        "[tags]",
+        *tags,
+        "",
+        "[[measurement]]",
+        f'name = "{names.of(name)}"',
+        "[measurement.fields]",
+        *notes,
+        *fields,
+    ]
+    text = "\n".join(lines) + "\n"
+    simulated = _simulated(text, min(len(series), _SERIES), max(len(part) for part in parts), interval_ns)
+    return Learned(text, len(series), interval_ns, {own: (recorded[own], simulated[own]) for own in recorded})
+
+
+def _lines(own: str, table: dict[str, Any], names: _Names) -> list[str]:
+    """Return the lines of a field, of which some need hidden ones."""
+    lines = []
+    if "exp of" in table:
+        hidden = names.of(f"{own}_log")
+        lines.append(f"{hidden} = {_inline({'normal': table.pop('exp of'), 'hidden': True})}")
+        table = {"is": f"exp({hidden})", **table}
+    elif isinstance(first := table.get("first"), list):
+        begin, rise = names.of(f"{own}_first"), names.of(f"{own}_rise")
+        lines.append(f"{begin} = {_inline({'constant': first, 'hidden': True})}")
+        lines.append(f"{rise} = {_inline({'counter': table.pop('counter'), 'hidden': True})}")
+        table = {"is": f"{begin} + {rise}", **{key: value for key, value in table.items() if key != "first"}}
+    return [*lines, f"{own} = {_inline(table)}"]
+
+
+def _simulated(text: str, series: int, ticks: int, interval_ns: int) -> dict[str, FieldSummary]:
+    described = UseCaseFile.model_validate(tomllib.loads(text), context=FILE)
+    case = described.case("learned", interval_ns)
+    world = World(WorldSpec("learned", series, 1, 0, interval_ns, case=case))
+    (batch,) = world.batches(0, points=series * ticks, last_tick=ticks)
+    return {
+        name: FieldSummary.of([*np.asarray(column, dtype=np.float64).reshape(ticks, series).T])
+        for name, column in batch.fields.items()
+    }
+
+
+# --- tags -------------------------------------------------------------------------------------------------------------
+
+
+class _Names:
+    """Names that every database has room for, each once."""
+
+    def __init__(self) -> None:
+        self._taken = {*TAKEN}
+
+    def of(self, text: str) -> str:
+        """Return a name like a text."""
+        plain = re.sub(r"\W+", "_", text.strip(), flags=re.ASCII).strip("_")[:50] or "x"
+        plain = plain if NAME.fullmatch(plain) else f"x_{plain}"
+        name, number = plain, 2
+        while name.lower() in self._taken:
+            name, number = f"{plain}_{number}", number + 1
+        self._taken.add(name.lower())
+        return name
+
+
+def _tags(of: Recording, names: _Names, *, hashed: bool) -> list[str]:
+    one = of.frame.unique(SERIES, keep="first", maintain_order=True)
+    key = names.of(of.key or "series")
+    lines = [f"{key} = {_inline({'number': _pattern(one[SERIES].to_list(), key, hashed=hashed)})}"]
+    known: dict[str, str] = {}
+    for column in sorted(of.tags, key=lambda name: -one[name].n_unique()):
+        values = one[column].cast(pl.String).fill_null("none")
+        counts = values.value_counts(sort=True)
+        texts, shares = [str(text) or "none" for text in counts[column].to_list()], counts["count"].to_list()
+        name = names.of(column)
+        outer = next((other for other in known if _determines(one, other, column)), None)
+        if len(texts) <= _LISTED:
+            table: dict[str, Any] = {
+                "of": [f"{name}-{i}" for i in range(len(texts))] if hashed else [*map(_plain, texts)]
+            }
+            table |= {"weights": shares} if len({*shares}) > 1 else {}
+        else:
+            table = {"number": _pattern(texts, name, hashed=hashed), "count": len(texts)}
+        lines.append(f"{name} = {_inline(table | ({'per': known[outer]} if outer else {}))}")
+        known[column] = name
+    return lines
+
+
+def _determines(one: pl.DataFrame, outer: str, inner: str) -> bool:
+    """Return whether series with one value of a tag have one of another tag, which has fewer values."""
+    values = one[outer].n_unique()
+    return (
+        one[inner].n_unique() < values < len(one) and one.select(pl.struct([outer, inner]).n_unique()).item() == values
+    )
+
+
+def _pattern(texts: Sequence[str], name: str, *, hashed: bool) -> str:
+    """Return a pattern for numbered texts like these."""
+    matches = [re.fullmatch(r"([^\d{}]*)(\d+)([^\d{}]*)", text) for text in texts]
+    if hashed or not all(matches):
+        return f"{name}-{{}}"
+    parts = {(m[1], m[3]) for m in matches if m}
+    widths = {len(m[2]) for m in matches if m}
+    if len(parts) > 1:
+        return f"{name}-{{}}"
+    before, after = parts.pop()
+    return f"{_plain(before)}{{{f':0{widths.pop()}' if len(widths) == 1 else ''}}}{_plain(after)}"
+
+
+# --- fields -----------------------------------------------------------------------------------------------------------
+
+
+def _interval_ns(parts: Sequence[pl.DataFrame]) -> int:
+    gaps = np.concatenate([np.diff(part[TIME].to_numpy()) for part in parts])
+    gaps = gaps[gaps > 0]
+    middle = int(np.median(gaps)) if len(gaps) else NS_PER_S
+    for unit in (60 * NS_PER_S, NS_PER_S, NS_PER_S // 1_000):  # clocks jitter
+        if middle >= 5 * unit and abs(middle / unit - round(middle / unit)) < 0.01 * middle / unit:
+            return round(middle / unit) * unit
+    return max(1, middle)
+
+
+def _numbers(whole: pl.Series, column: pl.Series) -> Values:
+    """Return a column as numbers, NaN where a row has no value; texts and booleans as the numbers of their values."""
+    if not column.dtype.is_numeric():
+        texts = whole.cast(pl.String).drop_nulls().unique().sort().to_list()
+        column = column.cast(pl.String).replace_strict(texts, range(len(texts)), default=None, return_dtype=pl.Float64)
+    return column.cast(pl.Float64).to_numpy().astype(np.float64)
+
+
+def _process(
+    whole: pl.Series, series: Sequence[Values], times: Sequence[NDArray[np.int64]], interval_ns: int
+) -> tuple[dict[str, Any], str]:
+    """Return the keys of a field, and a note for whoever reads the file."""
+    note = ""
+    if not whole.dtype.is_numeric():
+        texts = whole.cast(pl.String).drop_nulls().unique().sort().to_list()
+        note = f"texts, here as numbers: {_plain(', '.join(map(str, texts[:6])))}{', ...' if len(texts) > 6 else ''}"
+    there = [one[~np.isnan(one)] for one in series]
+    every = np.concatenate(there)
+    missing = 1 - len(every) / max(1, sum(map(len, series)))
+    if not len(every):
+        return {"constant": 0}, "has no values"
+    is_int = bool(np.all(every == np.rint(every))) and (
+        whole.dtype.is_integer() or bool(note) or np.abs(every).max() < 2**53
+    )
+    table = _shape(every, there, [t[~np.isnan(one)] for t, one in zip(times, series, strict=True)], interval_ns)
+    lacks = {_MISSING: _number(min(0.99, missing))} if missing > 0.001 else {}
+    if is_int and not lacks:
+        table["type"] = "int"
+    elif (decimals := 0 if is_int else _decimals(every)) is not None:
+        table["decimals"] = decimals
+    return table | lacks, note
+
+
+def _shape(
+    every: Values, series: Sequence[Values], times: Sequence[NDArray[np.int64]], interval_ns: int
+) -> dict[str, Any]:
+    steps = np.concatenate([np.diff(one) for one in series]) if len(every) > len(series) else np.zeros(1)
+    values, counts = np.unique(every, return_counts=True)
+    if all(len(one) == 0 or (one == one[0]).all() for one in series):
+        return (
+            {"constant": _number(values[0])}
+            if len(values) == 1
+            else {"constant": [_number(values[0]), _number(values[-1])]}
+        )
+    if len(values) > _FEW and (steps >= 0).mean() > 0.999 and (steps > 0).mean() > 0.2:
+        firsts = [float(one[0]) for one in series if len(one)]
+        wide = max(firsts) - min(firsts) > max(float(one[-1] - one[0]) for one in series if len(one))
+        first = [_number(min(firsts)), _number(max(firsts))] if wide else _number(np.median(firsts))
+        return {"counter": _number(steps.mean()), "first": first}
+    if len(values) <= _FEW:
+        table: dict[str, Any] = {"of": [*map(_number, values)], "weights": counts.tolist()}
+        runs = 1 / max(
+            1e-9, float((steps != 0).mean()) / (1 - float((counts / counts.sum()) @ (counts / counts.sum())))
+        )
+        return table | ({"stays": _rounded(runs * interval_ns)} if runs > 2 else {})
+    low, high = (_number(value) for value in np.percentile(every, [0.1, 99.9]))
+    sd = float(every.std()) or 1.0
+    if float(steps.std()) < 0.45 * sd:  # noise has 1.41
+        return _walk(every, [float(one[0]) for one in series if len(one)], float(steps.std()) or sd)
+    daily, rest = _daily(every, series, times)
+    table = _noise(rest)
+    return table | ({"daily": daily, "min": low, "max": high} if daily else {})
+
+
+def _walk(every: Values, firsts: Sequence[float], step: float) -> dict[str, Any]:
+    """Return a random walk whose values, which are anywhere between its limits in the end, deviate as much."""
+    mean, deviation = float(every.mean()), 3**0.5 * (float(every.std()) or 1.0)
+    low = max(float(every.min()), mean - deviation)
+    high = min(float(every.max()), mean + deviation)
+    table = {"walk": _number(step), "min": _number(low), "max": _number(high if high > low else low + 1)}
+    alike = float(np.std(firsts)) < 0.2 * deviation
+    return table | ({"first": _number(min(high, max(low, float(np.median(firsts)))))} if alike else {})
+
+
+def _noise(every: Values) -> dict[str, Any]:
+    """Return the distribution whose quantiles are nearest to those of values that are drawn anew at each point."""
+    mean, sd, least, most = float(every.mean()), float(every.std()) or 1.0, float(every.min()), float(every.max())
+    limits = {"min": _number(least), "max": _number(most)}
+    candidates: list[tuple[Values, dict[str, Any]]] = [
+        (mean + sd * _Z, {"normal": [_number(mean), _number(sd)], **limits}),
+        (least + (most - least) * _SHARES, {"uniform": [_number(least), _number(most)]}),
+    ]
+    if least > 0:
+        logs = np.log(every)
+        shape = 1 / max(1e-3, float((logs - logs.min()).mean()))
+        pareto = {"pareto": [_number(shape), _number(least)], "max": _number(most)}
+        candidates.append((least * (1 - _SHARES) ** (-1 / shape), pareto))
+        of_logs = [_number(logs.mean()), _number(float(logs.std()) or 1e-6)]
+        candidates.append((np.exp(of_logs[0] + of_logs[1] * _Z), {"exp of": of_logs, **limits}))
+    wanted = np.quantile(every, _SHARES)
+    span = float(wanted[-1] - wanted[0]) or 1.0
+    far, table = min(
+        ((float(np.abs(one - wanted).max()) / span, table) for one, table in candidates), key=lambda it: it[0]
+    )
+    if far < _FAR:
+        return table
+    return {"of": [*map(_number, np.unique(np.quantile(every, np.linspace(0.0025, 0.9975, 200))))]}
+
+
+def _daily(every: Values, series: Sequence[Values], times: Sequence[NDArray[np.int64]]) -> tuple[float, Values]:
+    """Return half the difference between day and night, 0 if days have no curve, and the values without it."""
+    at = np.concatenate([*times])
+    if not len(at) or at.max() - at.min() < _DAY_NS:
+        return 0.0, every
+    phase = 2 * np.pi * (at % _DAY_NS) / _DAY_NS
+    waves = np.stack([np.ones(len(at)), np.sin(phase), np.cos(phase)], axis=1)
+    fitted, *_ = np.linalg.lstsq(waves, every, rcond=None)
+    wave = waves[:, 1:] @ fitted[1:]
+    if wave.var() < 0.3 * every.var():
+        return 0.0, every
+    return float(_number(np.hypot(*fitted[1:]))), every - wave
+
+
+def _decimals(every: Values) -> int | None:
+    return next((n for n in range(7) if np.allclose(np.round(every, n), every, rtol=1e-12, atol=1e-9)), None)
+
+
+# --- TOML -------------------------------------------------------------------------------------------------------------
+
+
+def _number(value: float) -> float:
+    """Return a number with six digits that count, as an integer if it is one."""
+    short = float(f"{float(value):.6g}")
+    return int(short) if short == int(short) and abs(short) < 2**53 else short
+
+
+def _seconds(length_ns: int) -> str:
+    for unit, size in (("h", 3_600 * NS_PER_S), ("m", 60 * NS_PER_S), ("s", NS_PER_S), ("ms", 10**6), ("us", 10**3)):
+        if length_ns % size == 0:
+            return f"{length_ns // size}{unit}"
+    return f"{max(1, round(length_ns / 1_000))}us"
+
+
+def _rounded(length_ns: float) -> str:
+    """Return a length of time with two digits that count."""
+    digits = 10 ** max(0, len(str(int(length_ns))) - 2)
+    return _seconds(max(1, round(length_ns / digits)) * digits)
+
+
+def _plain(text: str) -> str:
+    """Return a text without characters that a TOML file cannot have between simple quotes."""
+    return re.sub(r'["\\\x00-\x1f\x7f]', "_", text)
+
+
+def _inline(table: dict[str, Any]) -> str:
+    return "{ " + ", ".join(f"{key} = {_literal(value)}" for key, value in table.items()) + " }"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    return repr(value)

@@ -1,0 +1,202 @@
+"""Recorded data, from CSV or Parquet, as a frame of times, series, tags and fields."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from tsbench.errors import UserMistake, one_line
+from tsbench.text import suggestion
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+TIME, SERIES = "time of tsbench", "series of tsbench"
+"""Names of the columns with the time (ns since 1970) and the series (a text)."""
+_COMPRESSED = (".gz", ".zst", ".zlib")
+_TIMELIKE = re.compile(r"time|timestamp|ts|date|datetime|at|when|_time", re.IGNORECASE)
+_THINGS = "id|no|nr|number|device|sensor|host|machine|meter|station|node|unit|serial|asset|vehicle|truck|pump|probe|tag"
+_IDLIKE = re.compile(rf"(?:.*[_ ])?(?:{_THINGS})(?:[_ ]?(?:id|no|nr|name))?", re.IGNORECASE)
+_UNITS = ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3), (float("inf"), 1))
+"""Numbers below which a time is in seconds, ms, us or ns: the years 1973 to 5138 in each."""
+_MAY_DOUBLE = 0.01
+"""Share of rows that may have the time of another one of their series."""
+_STEADY = 0.995
+"""Share of series in which a tag must have one value only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Rows sorted by series and time, with the names of their tags (the same for all rows of a series) and fields.
+
+    `key` is the column that names the series, "" if several do, or none; `dropped` the number of rows without a time
+    or series.
+    """
+
+    frame: pl.DataFrame
+    key: str
+    tags: tuple[str, ...]
+    fields: tuple[str, ...]
+    dropped: int
+
+
+def read(path: Path, rows: int) -> pl.DataFrame:
+    """Return the first rows of a file.
+
+    Raises
+    ------
+    UserMistake
+        If it is neither CSV nor Parquet, or damaged.
+    """
+    suffixes = [one.lower() for one in path.suffixes]
+    kind = next((one for one in reversed(suffixes) if one not in _COMPRESSED), "")
+    if not path.is_file():
+        raise UserMistake(f"{path}: there is no such file")
+    try:
+        if kind == ".parquet":
+            return pl.scan_parquet(path).head(rows).collect()
+        if kind in {".csv", ".tsv", ".txt"}:
+            return _read_csv(path, rows)
+    except (pl.exceptions.PolarsError, OSError, ValueError) as error:
+        raise UserMistake(f"{path}: {one_line(error)[:200]}") from None
+    raise UserMistake(
+        f"{path}: learn reads .csv and .parquet (CSV with .gz or .zst, too); this is '{kind or path.name}'"
+    )
+
+
+def _read_csv(path: Path, rows: int) -> pl.DataFrame:
+    head = pl.read_csv(path, n_rows=1, has_header=False, separator="\x01", quote_char=None, encoding="utf8-lossy")
+    line = str(head.item(0, 0)).lstrip("\ufeff")
+    separator = max(",;\t|", key=line.count)
+    names = [name.strip().strip('"') for name in line.split(separator)]
+    if any(re.fullmatch(r"-?\d+(?:[.,]\d+)?", name) for name in names):
+        raise UserMistake(f"{path}: its first line has no names of columns: {line[:80]}")
+    nothing = ["", "NA", "NaN", "nan", "null", "NULL", "None"]
+    frame = pl.read_csv(
+        path, n_rows=rows, separator=separator, infer_schema_length=50_000, try_parse_dates=True, null_values=nothing
+    )
+    texts = [name for name, dtype in frame.schema.items() if dtype == pl.String]
+    commas = [name for name in texts if frame[name].drop_nulls().head(1_000).str.contains(r"^-?\d+,\d+$").all()]
+    return frame.with_columns(pl.col(name).str.replace(",", ".").cast(pl.Float64) for name in commas)
+
+
+def recording(
+    frame: pl.DataFrame, *, time: str | None = None, key: str | None = None, tags: Sequence[str] = (), zone: str = "UTC"
+) -> Recording:
+    """Return the rows of a file as a recording; what is not said is guessed from names, types and values.
+
+    Raises
+    ------
+    UserMistake
+        If a column does not exist, or none has times or numbers.
+    """
+    for option, name in (("--time", time), ("--key", key), *(("--tag", tag) for tag in tags)):
+        if name is not None and name not in frame.columns:
+            raise UserMistake(f"{option}: there is no column '{name}'; {suggestion(name, frame.columns)}")
+    time = time or _time_column(frame)
+    count = len(frame)
+    frame = frame.with_columns(_times(frame[time], zone).alias(TIME)).drop_nulls(TIME)
+    if frame.is_empty():
+        raise UserMistake(f"no row has a time in '{time}'")
+    columns = [name for name in frame.columns if name not in {time, TIME}]
+    names = [key] if key is not None else _key_columns(frame, columns)
+    series = pl.concat_str(names, separator=" ") if names else pl.lit("all")
+    frame = frame.with_columns(series.alias(SERIES)).drop_nulls(SERIES).sort(SERIES, TIME)
+    if frame.is_empty():
+        raise UserMistake(f"no row has a time in '{time}' and a text in '{names[0]}'")
+    others = [name for name in columns if [name] != names]
+    several = bool(names) and frame[SERIES].n_unique() > 1
+    kinds = {
+        name
+        for name in others
+        if _is_text(frame[name]) or (several and frame[name].dtype.is_integer() and frame[name].n_unique() > 1)
+    }
+    steady = [name for name in others if name in tags or (name in kinds and _is_steady(frame, name))]
+    fields = tuple(name for name in others if name not in steady and not _is_temporal(frame[name]))
+    if not fields:
+        raise UserMistake("no column has values that change; fields are numbers, texts or booleans")
+    return Recording(frame, names[0] if len(names) == 1 else "", tuple(steady), fields, count - len(frame))
+
+
+def _is_text(column: pl.Series) -> bool:
+    return column.dtype in {pl.String, pl.Categorical, pl.Boolean} or isinstance(column.dtype, pl.Enum)
+
+
+def _is_temporal(column: pl.Series) -> bool:
+    return column.dtype.is_temporal()
+
+
+def _is_steady(frame: pl.DataFrame, name: str) -> bool:
+    """Return whether a column has one value in nearly each series."""
+    values = frame.drop_nulls(name).group_by(SERIES).agg(pl.col(name).n_unique().alias("n"))["n"]
+    return len(values) > 0 and int((values == 1).sum()) >= _STEADY * len(values)
+
+
+def _time_column(frame: pl.DataFrame) -> str:
+    for name in frame.columns:
+        if frame[name].dtype.is_temporal():
+            return name
+    for name in frame.columns:
+        if _TIMELIKE.fullmatch(name.strip()):
+            return name
+    raise UserMistake(f"no column looks like a time; say --time COLUMN, one of {', '.join(frame.columns[:20])}")
+
+
+def _times(column: pl.Series, zone: str) -> pl.Series:
+    """Return times as ns since 1970; those without a zone are of `zone`."""
+    if column.dtype.is_numeric():
+        numbers = column.cast(pl.Float64)
+        middle = float(np.nanmedian(np.abs(numbers.to_numpy()))) if len(column) else 0.0
+        unit_ns = next((unit for below, unit in _UNITS if middle < below), 1)
+        whole = (numbers * unit_ns).round() if column.dtype.is_float() else column.cast(pl.Int64) * unit_ns
+        return whole.cast(pl.Int64)
+    if column.dtype == pl.String:
+        try:
+            column = column.str.to_datetime(strict=False, time_unit="ns")
+        except pl.exceptions.PolarsError:  # of no form that it knows
+            column = column.clear(len(column)).cast(pl.Datetime("ns"))
+    column = column.cast(pl.Datetime("ns", getattr(column.dtype, "time_zone", None)))
+    if column.null_count() == len(column):
+        raise UserMistake(f"'{column.name}' has no times that are understood; write them as 2026-01-31T12:00:00Z")
+    if column.dtype.time_zone is None:  # type: ignore[attr-defined]  # it is a Datetime
+        try:
+            column = column.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
+        except pl.exceptions.PolarsError as error:
+            raise UserMistake(f"--zone: {one_line(error)[:100]}") from None
+    return column.dt.epoch("ns")
+
+
+def _key_columns(frame: pl.DataFrame, names: Sequence[str]) -> list[str]:
+    """Return the column whose values name the series, or two of them; none if all rows are of one series.
+
+    A column with the name of a thing goes first, then the one with the fewest values whose series have each time once.
+    """
+    known = {
+        name: frame[name].n_unique() for name in names if frame[name].dtype == pl.String or _is_number(frame, name)
+    }
+    candidates = sorted((name for name in known if 1 < known[name] < len(frame) / 2), key=lambda name: known[name])
+    candidates.sort(key=lambda name: not _IDLIKE.fullmatch(name.strip()))
+    whole = _doubled(frame, []) <= _MAY_DOUBLE
+    for name in candidates:
+        if (not whole or _IDLIKE.fullmatch(name.strip())) and _doubled(frame, [name]) <= _MAY_DOUBLE:
+            return [name]
+    if whole:
+        return []
+    pairs = ([*pair] for pair in combinations(candidates, 2))
+    return next((pair for pair in pairs if _doubled(frame, pair) <= _MAY_DOUBLE), candidates[-1:])
+
+
+def _is_number(frame: pl.DataFrame, name: str) -> bool:
+    """Return whether a column has whole numbers and the name of a thing."""
+    return frame[name].dtype.is_integer() and _IDLIKE.fullmatch(name.strip()) is not None
+
+
+def _doubled(frame: pl.DataFrame, names: list[str]) -> float:
+    """Return the share of rows that have the time of another one with the same values in these columns."""
+    return 1 - int(frame.select(pl.struct([TIME, *names]).n_unique()).item()) / len(frame)
