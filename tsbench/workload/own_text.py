@@ -17,7 +17,9 @@ _WRITES = frozenset("insert update delete merge into drop alter create truncate 
 _READS = ("select", "with", "from", "values")
 _FLUX_IMPORT = re.compile(r'import\s+(?:\w+\s+)?"([^"]*)"')
 _FLUX_PACKAGES = frozenset({"math", "strings", "date", "regexp", "join", "types", "array", "timezone", "interpolate"})
-Language: TypeAlias = Literal["sql", "postgres", "mysql", "sqlite", "duckdb", "questdb", "influxql", "flux", "mongodb"]
+Language: TypeAlias = Literal[
+    "sql", "postgres", "mysql", "sqlite", "duckdb", "questdb", "influxql", "flux", "mongodb", "metricsql"
+]
 """Languages in which a query may be written; several databases understand "sql"."""
 GOLD_ENGINE = "duckdb"
 """The package that answers `gold`."""
@@ -89,6 +91,10 @@ def _expect_flux(text: str, _known: Sequence[str]) -> None:
         raise ValueError(f"it may write ({f'import {others.pop()}' if others else 'to()'})")
 
 
+def _expect_anything(_text: str, _known: Sequence[str]) -> None:
+    """Accept a text in a language that has no writes."""
+
+
 def _expect_select(text: str, known: Sequence[str]) -> None:
     tokens = [m for m in _WORD.finditer(text) if m[1] or m[3]]
     if any(m[3] for m in tokens):
@@ -102,7 +108,11 @@ def _expect_select(text: str, known: Sequence[str]) -> None:
         raise ValueError(f"there is no parameter :{unknown[0]}; there are {', '.join(f':{name}' for name in known)}")
 
 
-_EXPECT: dict[str, Callable[[str, Sequence[str]], None]] = {"mongodb": _expect_pipeline, "flux": _expect_flux}
+_EXPECT: dict[str, Callable[[str, Sequence[str]], None]] = {
+    "mongodb": _expect_pipeline,
+    "flux": _expect_flux,
+    "metricsql": _expect_anything,
+}
 
 
 def expect_time_names(languages: Collection[str], answer: Sequence[str]) -> None:

@@ -146,12 +146,20 @@ def _count_row(series: list[dict[str, Any]], columns: tuple[str, ...], measureme
     yield (round(sum(float(one["value"][1]) for one in series)),)
 
 
+def _label_rows(series: list[dict[str, Any]], columns: tuple[str, ...], _measurement: str, value: str) -> Iterator[Any]:
+    """Yield a row of labels and a value for each series."""
+    for one in series:
+        number = float(one["value"][1])
+        yield tuple(number if name == value else one["metric"].get(name, "") for name in columns)
+
+
 READERS: dict[str, Callable[..., Iterator[Any]]] = {
     "rows": _rows,
     "stored": _stored_rows,
     "buckets": bucket_rows,
     "latest": _latest_rows,
     "count": _count_row,
+    "labels": _label_rows,
 }
 """Functions that return an answer's rows, by its form: (series, columns, measurement, ...)."""
 

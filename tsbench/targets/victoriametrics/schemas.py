@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tsbench.model import Aggregated, Analysis, Count, Kind, Latest, LatestBuckets, Raw, Stored, Text
-from tsbench.targets.base import Operation, Statement, Unsupported, expect_all_fields
+from tsbench.targets.base import Operation, Statement, Unsupported, expect_all_fields, text_in
 from tsbench.targets.http import LineSchema
+from tsbench.workload.own_text import filled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -114,10 +115,8 @@ class FieldsSchema(LineSchema):
                 return _export(
                     f'{{__name__=~"{_pattern(m.name)}_.*"}}', *bounds, "stored", m.name, (*m.tags, *m.own_tags), *limit
                 )
-            case Aggregated():
-                return _groups(query)
-            case LatestBuckets():
-                return _newest_buckets(query)
+            case Aggregated() | LatestBuckets() | Text():
+                return _COMPILE[type(query)](query)
             case Latest():
                 at_s = str(END_S) if query.before_ns is None else _seconds(_ms(query.before_ns) - 1)
                 rows = f"{_selector(query)}[{EVER}]"
@@ -129,8 +128,6 @@ class FieldsSchema(LineSchema):
                 metric = _literal(f"{m.name}_{m.fields[0].name}")
                 count = f"sum(count_over_time({{__name__={metric}}}[{EVER}]))"
                 return _statement("/api/v1/query", {"query": count, "time": str(END_S)}, "count", m.name)
-            case Text():
-                raise Unsupported("queries in one's own words are not sent to VictoriaMetrics yet")
             case Analysis():
                 raise Unsupported("MetricsQL cannot divide by a label, nor count what holds in buckets of ten minutes")
 
@@ -255,6 +252,21 @@ def _aggregates(query: Aggregated | LatestBuckets, window: str) -> str:
     return parts[0] if len(parts) == 1 else f"union({', '.join(parts)})"
 
 
+def _own(query: Text) -> Statement:
+    """Return the request for a text at the last moment of its window: an answer of labels and one value."""
+    numbers = [name for name, kind in query.answer if kind in {"int", "float"}]
+    if query.times or len(numbers) != 1:
+        raise Unsupported("a text in MetricsQL is asked at the end of its window, and returns labels and one number")
+    if many := [name for name, values in query.values if len(values) > 1]:
+        raise Unsupported(f"MetricsQL has no list of texts; draw one value of '{many[0]}'")
+    window = query.window
+    start, end = _ms(window.start_ns), _ms(window.end_ns)
+    arguments = query.arguments(lambda time_ns: _seconds(_ms(time_ns)), _literal)
+    text = filled(text_in(query, "metricsql"), {**arguments, "window": lambda: f"{end - start}ms"})
+    form = "labels", query.measurement.name, numbers[0]
+    return _statement("/api/v1/query", {"query": " ".join(text.split("\n")), "time": _seconds(end - 1)}, *form)
+
+
 def _groups(query: Aggregated) -> Statement:
     """Return the request for aggregates by time, or of the whole window."""
     start, end = _ms(query.window.start_ns), _ms(query.window.end_ns)
@@ -298,3 +310,10 @@ def _newest_buckets(query: LatestBuckets) -> Statement:
     newest = f"max(tlast_over_time({_selector(query)}[{EVER}]))"
     form = ("newest", query.measurement.name, query.limit, size, start, whole, newest)
     return _buckets(query, query.bucket_ns, start, end, *form)
+
+
+_COMPILE: dict[type, Callable[[Any], Statement]] = {
+    Aggregated: _groups,
+    LatestBuckets: _newest_buckets,
+    Text: _own,
+}
