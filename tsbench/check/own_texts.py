@@ -91,7 +91,7 @@ class OwnTextTracker(Tracker):
         except NotAnAnswer as error:
             return Difference(f"gold gives no answer: {error}", "no gold")
         if question.part is not None:
-            return question.part.compare(query, [expected], answer.odd)
+            return question.part.compare(query, [_with_bounds(expected)], answer.odd)
         return compare_rows(_with_bounds(_in_order(query, expected)), _in_order(query, answer.odd), query.columns)
 
 
