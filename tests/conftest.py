@@ -334,7 +334,7 @@ def memory_endpoint(tmp_path: Path) -> str:
 @pytest.fixture
 def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the answer key a target of this process, under the name `memory`."""
-    monkeypatch.setitem(TARGETS._places, "memory", "tsbench.testing.memory:TARGET")  # type: ignore[attr-defined]
+    monkeypatch.setitem(TARGETS._places, "memory", "tsbench.testing.memory:TARGET")
 
 
 @pytest.fixture(autouse=True)

@@ -55,6 +55,8 @@ def target_table() -> Table:
             target.access,
         )
         table.add_row(name, ", ".join(target.schemas), *able)
+    for name, why in TARGETS.broken.items():
+        table.add_row(_plain(name), _plain(f"of an installed package, and cannot be used: {why}"))
     return table
 
 

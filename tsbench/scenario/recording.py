@@ -89,7 +89,7 @@ def _read_csv(path: Path, rows: int) -> pl.DataFrame:
 def recording(
     frame: pl.DataFrame, *, time: str | None = None, key: str | None = None, tags: Sequence[str] = (), zone: str = "UTC"
 ) -> Recording:
-    """Return the rows of a file as a recording; what is not said is guessed from names, types and values.
+    """Return the rows of a file as a recording; columns that are not named are guessed from names, types and values.
 
     Raises
     ------
