@@ -176,10 +176,14 @@ def _columns_of(name: Any, columns: Any) -> tuple[str, ...]:
 def _groups_of(of: Measurement, content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the aggregates and the tags of a query that has such."""
     values, by = tuple(map(tuple, content["values"])), tuple(content["by"])
-    if not values or any(name not in of.field_names or how not in get_args(Aggregate) for how, name in values):
-        raise ValueError("values has pairs of an aggregate and a field")
-    if any(tag not in of.tags for tag in by):
-        raise ValueError("by has tags")
+    if not values:
+        raise ValueError("it has no values")
+    for how, name in values:
+        _expect_aggregate(how)
+        if name not in of.field_names:
+            raise ValueError(f"{of.name} has no field {name!r}")
+    for tag in by:
+        _expect_tag(of, tag)
     if content["bucket_ns"] is not None:
         _expect_above_zero(content["bucket_ns"])
     return {"values": values, "by": by}
@@ -188,9 +192,7 @@ def _groups_of(of: Measurement, content: Mapping[str, Any]) -> dict[str, Any]:
 def _own_text_of(of: Measurement, content: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a query in a user's own words says, whose texts only read."""
     answer, texts = (tuple(map(tuple, content[key])) for key in ("answer", "texts"))
-    values = tuple((tag, tuple(chosen)) for tag, chosen in content["values"])
-    if not all(tag in of.tags and chosen and all(type(one) is str for one in chosen) for tag, chosen in values):
-        raise ValueError("values has tags and texts")
+    values = tuple((one.tag, one.values) for one in (_tagged_of(of, *pair) for pair in content["values"]))
     if not answer or any(type(name) is not str or kind not in own_text.KINDS for name, kind in answer):
         raise ValueError("answer has names and kinds")
     known = ["start", "end", *(tag for tag, _ in values)]
@@ -200,8 +202,9 @@ def _own_text_of(of: Measurement, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tagged_of(of: Measurement, tag: Any, values: Any) -> Tagged:
-    if tag not in of.tags or not values or not all(type(value) is str and value for value in values):
-        raise ValueError("tagged has a tag and texts")
+    _expect_tag(of, tag)
+    if not values or not all(type(value) is str and value for value in values):
+        raise ValueError("values of tags are texts")
     return Tagged(tag, tuple(values))
 
 
@@ -209,6 +212,11 @@ def _condition_of(of: Measurement, field: Any, comparison: Any, value: Any) -> C
     if field not in of.field_names or comparison not in get_args(Comparator) or type(value) not in {int, float}:
         raise ValueError("where has conditions of a field, a comparison and a number")
     return Condition(field, comparison, value)
+
+
+def _expect_tag(of: Measurement, tag: Any) -> None:
+    if tag not in of.tags:
+        raise ValueError(f"{of.name} has no tag {tag!r}")
 
 
 def _expect_whole(*numbers: Any) -> None:
