@@ -44,17 +44,26 @@ class AggregateTracker(WindowTracker):
         self._origin_ns = query.window.start_ns
         if query.bucket_ns is not None:
             self._origin_ns = self._origin_ns // query.bucket_ns * query.bucket_ns
-        buckets = (query.window.end_ns - 1 - self._origin_ns) // self._bucket_ns + 1
-        cells = buckets * len(self._groups)
-        self._there = np.zeros(cells, dtype=np.bool_)
-        self._counts = {name: np.zeros(cells) for name in query.fields}
-        self._sums = {name: np.zeros(cells) for how, name in query.values if how in {"sum", "mean"}}
-        self._largest = dict.fromkeys(self._sums, 0.0)
+        self._there = np.zeros(0, dtype=np.bool_)
+        self._counts: dict[str, NDArray[np.float64]] = {}
+        self._sums: dict[str, NDArray[np.float64]] = {}
+        self._largest: dict[str, float] = {}
         self._extremes: dict[tuple[Aggregate, str], NDArray[Any] | None] = {
             value: None for value in query.values if value[0] in {"max", "min"}
         }
 
+    def _begin(self) -> None:
+        """Make the cells of all buckets and groups; before, questions whose windows come later would take memory."""
+        query = self._query
+        cells = ((query.window.end_ns - 1 - self._origin_ns) // self._bucket_ns + 1) * len(self._groups)
+        self._there = np.zeros(cells, dtype=np.bool_)
+        self._counts = {name: np.zeros(cells) for name in query.fields}
+        self._sums = {name: np.zeros(cells) for how, name in query.values if how in {"sum", "mean"}}
+        self._largest = dict.fromkeys(self._sums, 0.0)
+
     def add(self, slab: Slab, known: Slab) -> None:  # unknown writes are after the load
+        if not len(self._there):
+            self._begin()
         query = self._query
         rows = np.arange(known.rows_until(self.begin_ns), known.rows_until(self.end_ns))
         if self._chosen is not None:

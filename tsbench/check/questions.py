@@ -70,6 +70,8 @@ class Names:
     scale: int
     keyed: bool = True
     tags: Mapping[str, Codes] = field(default_factory=dict)
+    by_tags: dict[tuple[str, ...], tuple[list[tuple[str, ...]], NDArray[np.intp]]] = field(default_factory=dict)
+    """What `groups` returned before."""
 
     @property
     def keys(self) -> Sequence[str] | None:
@@ -93,12 +95,14 @@ class Names:
             mask &= np.array([value in one.values for value in codes.values])[codes.codes]
         return mask
 
-    def groups(self, by: Sequence[str]) -> tuple[list[tuple[str, ...]], NDArray[np.intp]]:
+    def groups(self, by: tuple[str, ...]) -> tuple[list[tuple[str, ...]], NDArray[np.intp]]:
         """Return the different values of some tags together, and the number of each series' ones, of shape (scale,)."""
-        texts = [*zip(*(self.tags[tag].tolist() for tag in by), strict=True)] or [()] * self.scale
-        numbers: dict[tuple[str, ...], int] = {}
-        codes = np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.intp)
-        return [*numbers], codes
+        if by not in self.by_tags:
+            texts = [*zip(*(self.tags[tag].tolist() for tag in by), strict=True)] or [()] * self.scale
+            numbers: dict[tuple[str, ...], int] = {}
+            codes = np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.intp)
+            self.by_tags[by] = [*numbers], codes
+        return self.by_tags[by]
 
 
 def packed_answer(query: Query, rows: Rows, names: Names) -> Answer:
