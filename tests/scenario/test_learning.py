@@ -125,9 +125,9 @@ def test_a_file_is_learned_written_and_run(name: str, tmp_path: Path, capsys: py
     if name != "m.csv":
         return
     (tmp_path / "s.toml").write_text(
-        'question = "?"\nworld = { use_case = "own.toml", scale = 6, interval = "15m" }\nload.window = "12h"\n'
+        'question = "?"\nworld = { use_case = "own.toml", scale = 6, interval = "15m" }\nload.window = "48h"\n'
         'drive = { users = 1, warmup = "0s", duration = "1s" }\ntarget.name = "sqlite"\ncheck.answers = 6\n'
-        'op = [{ write = 20 }, { query = "raw-all" }]\n'
+        'op = [{ write = 20 }, { query = "rows-of-one" }, { query = "newest-of-all" }, { query = "by-site" }]\n'
     )
     assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "r")]) == 0, capsys.readouterr()
 

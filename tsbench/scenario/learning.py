@@ -132,10 +132,34 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
         "[measurement.fields]",
         *notes,
         *fields,
+        *_queries(made, [line.split(" = ")[0] for line in tags], len(series), interval_ns),
     ]
     text = "\n".join(lines) + "\n"
     simulated = _simulated(text, min(len(series), _SERIES), max(len(part) for part in parts), interval_ns)
     return Learned(text, len(series), interval_ns, {own: (recorded[own], simulated[own]) for own in recorded})
+
+
+def _queries(fields: dict[str, dict[str, Any]], tags: Sequence[str], series: int, interval_ns: int) -> list[str]:
+    """Return the lines of three queries, to begin with: a series' rows, newest rows, and aggregates by a tag."""
+    whole = [name for name, table in fields.items() if _MISSING not in table][:4]
+    window, bucket = _seconds(interval_ns * 120), _seconds(interval_ns * 12)
+    by = tags[1] if len(tags) > 1 else tags[0]
+    aggregates = [f"{how}({whole[0]})" for how in ("mean", "max")]
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("rows-of-one", {"select": whole, "window": window, **({"series": 1} if series > 1 else {})}),
+        ("newest-of-all", {"select": whole, "newest": True}),
+        (f"by-{by}", {"select": aggregates, "by": [by], "bucket": bucket, "window": window}),
+    ]
+    return [
+        line
+        for name, table in asked
+        for line in (
+            "",
+            "[[query]]",
+            f'name = "{name[:60]}"',
+            *(f"{key} = {_literal(of)}" for key, of in table.items()),
+        )
+    ]
 
 
 def _lines(own: str, table: dict[str, Any], names: _Names) -> list[str]:
