@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +130,10 @@ def test_a_file_is_learned_written_and_run(name: str, tmp_path: Path, capsys: py
         'drive = { users = 1, warmup = "0s", duration = "1s" }\ntarget.name = "sqlite"\ncheck.answers = 6\n'
         'op = [{ write = 20 }, { query = "rows-of-one" }, { query = "newest-of-all" }, { query = "by-site" }]\n'
     )
-    assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "r")]) == 0, capsys.readouterr()
+    main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "r")])
+    (summary,) = (tmp_path / "r").glob("*/*/summary.json")
+    answers = json.loads(summary.read_text())["validity"]["checks"]["answers"]
+    assert (answers["state"], answers["counts"]["wrong"]) == ("valid", 0), capsys.readouterr()
 
 
 def test_names_of_tags_can_be_left_out() -> None:
