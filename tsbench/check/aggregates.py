@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tsbench.check.buckets import REDUCE
 from tsbench.check.comparison import ROUNDING, Computed, Difference, compare_rows, in_order
 from tsbench.check.packed import is_beyond_floats
 from tsbench.check.questions import WindowTracker
@@ -87,23 +88,23 @@ class AggregateTracker(WindowTracker):
             floats = values.astype(np.float64, copy=False)
             self._sums[name] += np.bincount(cells, weights=floats, minlength=size)
             self._largest[name] = max(self._largest[name], float(np.abs(floats).max()))
-        order = np.lexsort((values, cells)) if any(field == name for _, field in self._extremes) else None
-        if order is None:
+        wanted = [value for value in self._extremes if value[1] == name]
+        if not wanted:
             return
+        order = np.lexsort((values, cells))
         cells, values = cells[order], values[order]
         starts = np.concatenate([[0], np.flatnonzero(np.diff(cells)) + 1])
         ends = np.append(starts[1:], len(cells)) - 1
-        for how, reduce, at in (("max", np.maximum, ends), ("min", np.minimum, starts)):
-            key: tuple[Aggregate, str] = ("max" if how == "max" else "min", name)
-            if key not in self._extremes:
-                continue
-            before = self._extremes[key]
+        for value in wanted:
+            is_max = value[0] == "max"
+            before = self._extremes[value]
             if before is None:
                 worst: Any = (np.iinfo if values.dtype.kind == "i" else np.finfo)(values.dtype)
-                before = np.full(size, worst.min if how == "max" else worst.max, dtype=values.dtype)
-                self._extremes[key] = before
-            where = cells[at]
-            before[where] = reduce(before[where], values[at])
+                before = np.full(size, worst.min if is_max else worst.max, dtype=values.dtype)
+                self._extremes[value] = before
+            at = ends if is_max else starts
+            reduce = REDUCE[value[0]]
+            before[cells[at]] = reduce(before[cells[at]], values[at])
 
     def _difference_found(self) -> Difference | None:
         answer = self._question.answer()

@@ -14,6 +14,7 @@ from tsbench.check.comparison import NotAnAnswer, canonical
 from tsbench.encode.sql import ceil_datetime
 from tsbench.errors import one_line
 from tsbench.model import Kind, Rows
+from tsbench.targets.sql import quoted
 from tsbench.workload.own_text import filled
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class GoldSql:
         self._connection = connection = duckdb.connect(str(Path(self._place.name) / "points.duckdb"), config=settings)
         connection.execute("SET TimeZone = 'UTC'")
         types = {Kind.FLOAT: "DOUBLE", Kind.INT: "BIGINT"}
-        fields = "".join(f", {_quoted(field.name)} {types[field.kind]}" for field in measurement.fields)
+        fields = "".join(f", {quoted(field.name)} {types[field.kind]}" for field in measurement.fields)
         connection.execute(f"CREATE TABLE {_POINTS} (time BIGINT, series BIGINT{fields})")
         of_series = {name: pa.array([text or None for text in codes.tolist()]) for name, codes in tags.items()}
         count = len(next(iter(tags.values()))) if tags else 1
@@ -60,10 +61,10 @@ class GoldSql:
             If the gold is no query about them, has other columns than the query says, or values of other types.
         """
         m, window = self._measurement, query.window
-        names = ", ".join(map(_quoted, (*m.tags, *m.field_names)))
+        names = ", ".join(map(quoted, (*m.tags, *m.field_names)))
         bounds = f"time >= {window.start_ns} AND time < {window.end_ns}"
         self._connection.execute(
-            f"CREATE OR REPLACE TEMP VIEW {_quoted(m.name)} AS SELECT make_timestamp(p.time // 1000) AS time, {names} "  # noqa: S608 - names are quoted
+            f"CREATE OR REPLACE TEMP VIEW {quoted(m.name)} AS SELECT make_timestamp(p.time // 1000) AS time, {names} "  # noqa: S608 - names are quoted
             f"FROM (SELECT * FROM {_POINTS} WHERE {bounds}) p JOIN {_TAGS} t ON t.series = p.series"
         )
         values: list[Any] = []
@@ -89,7 +90,3 @@ class GoldSql:
         """Delete the file."""
         self._connection.close()
         self._place.cleanup()
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -13,14 +13,14 @@ from tsbench.model import Codes, Text
 from tsbench.workload import own_text, queries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.check.comparison import Row
     from tsbench.check.gold_sql import GoldSql
     from tsbench.check.points import Slab
     from tsbench.check.questions import Checked, Names, Question
-    from tsbench.model import Measurement, Window
-    from tsbench.workload.world import World
+    from tsbench.model import Measurement
+    from tsbench.scenario.spec import RunSpec
 
 _NEAR = 1e-9
 """Part of the largest number in a column by which a database's may differ: the order of additions is not known."""
@@ -40,25 +40,27 @@ def gold_sql(measurement: Measurement, tags: Mapping[str, Codes]) -> GoldSql:
     return GoldSql(measurement, tags)
 
 
-def expect_gold(world: World, kinds: Iterable[str], loaded: Window) -> None:
-    """Verify that the gold of these kinds of query can be asked.
+def expect_gold(spec: RunSpec) -> None:
+    """Verify that the gold of a run's queries can be asked; runs whose queries have none need no world for it.
 
     Raises
     ------
     UserMistake
         If one cannot.
     """
-    nothing = Codes(np.empty(0, dtype=np.int32), ())
+    if not (kinds := spec.kinds_with_gold):
+        return
+    world, nothing = spec.world_at(), Codes(np.empty(0, dtype=np.int32), ())
     for kind in kinds:
-        query = queries.make(kind, world, loaded, 0, 0)
-        if isinstance(query, Text) and query.gold:
-            gold = gold_sql(query.measurement, dict.fromkeys(query.measurement.tags, nothing))
-            try:
-                gold.ask(query)
-            except NotAnAnswer as error:
-                raise UserMistake(f"query.{kind}.gold: {error}") from None
-            finally:
-                gold.close()
+        query = queries.make(kind, world, spec.loaded(world), 0, 0)
+        assert isinstance(query, Text)  # noqa: S101 - gold stands with texts only
+        gold = gold_sql(query.measurement, dict.fromkeys(query.measurement.tags, nothing))
+        try:
+            gold.ask(query)
+        except NotAnAnswer as error:
+            raise UserMistake(f"query.{kind}.gold: {error}") from None
+        finally:
+            gold.close()
 
 
 class OwnTextTracker(Tracker):

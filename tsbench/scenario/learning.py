@@ -15,7 +15,7 @@ from tsbench.scenario.own_queries import NAME, TAKEN
 from tsbench.scenario.recording import SERIES, TIME
 from tsbench.scenario.types import FILE
 from tsbench.scenario.use_case import UseCaseFile
-from tsbench.units import NS_PER_S
+from tsbench.units import NS_PER_S, format_exact_duration
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
@@ -96,12 +96,12 @@ class FieldSummary:
 
 def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
     """Return the use case that simulates a recording; `hashed` leaves out names of its tags' values."""
-    ends = of.frame.group_by(SERIES, maintain_order=True).agg(pl.len().alias("n"))
-    series = ends[SERIES].to_list()
+    series = of.frame[SERIES].unique(maintain_order=True).to_list()
     chosen = [series[i] for i in np.linspace(0, len(series) - 1, min(_SERIES, len(series))).astype(int).tolist()]
     some = of.frame.filter(pl.col(SERIES).is_in(chosen)).group_by(SERIES, maintain_order=True).head(_POINTS)
     parts = some.partition_by(SERIES, maintain_order=True)
     interval_ns = _interval_ns(parts)
+    interval = format_exact_duration(interval_ns)
     names = _Names()
     tags = _tags(of, names, hashed=hashed)
     made: dict[str, dict[str, Any]] = {}
@@ -121,8 +121,8 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
     lines = [
         f'about = "simulates {_plain(name)}"',
         "",
-        f"# Learned from {len(of.frame):,} rows of {len(series):,} series, each about every {_seconds(interval_ns)}:",
-        f'# world = {{ use_case = "...", scale = {len(series)}, interval = "{_seconds(interval_ns)}" }}',
+        f"# Learned from {len(of.frame):,} rows of {len(series):,} series, each about every {interval}:",
+        f'# world = {{ use_case = "...", scale = {len(series)}, interval = "{interval}" }}',
         "",
         "[tags]",
         *tags,
@@ -142,7 +142,7 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
 def _queries(fields: dict[str, dict[str, Any]], tags: Sequence[str], series: int, interval_ns: int) -> list[str]:
     """Return the lines of three queries, to begin with: a series' rows, newest rows, and aggregates by a tag."""
     whole = [name for name, table in fields.items() if _MISSING not in table][:4]
-    window, bucket = _seconds(interval_ns * 120), _seconds(interval_ns * 12)
+    window, bucket = format_exact_duration(interval_ns * 120), format_exact_duration(interval_ns * 12)
     by = tags[1] if len(tags) > 1 else tags[0]
     aggregates = [f"{how}({whole[0]})" for how in ("mean", "max")]
     asked: list[tuple[str, dict[str, Any]]] = [
@@ -390,17 +390,10 @@ def _number(value: float) -> float:
     return int(short) if short == int(short) and abs(short) < 2**53 else short
 
 
-def _seconds(length_ns: int) -> str:
-    for unit, size in (("h", 3_600 * NS_PER_S), ("m", 60 * NS_PER_S), ("s", NS_PER_S), ("ms", 10**6), ("us", 10**3)):
-        if length_ns % size == 0:
-            return f"{length_ns // size}{unit}"
-    return f"{max(1, round(length_ns / 1_000))}us"
-
-
 def _rounded(length_ns: float) -> str:
     """Return a length of time with two digits that count."""
     digits = 10 ** max(0, len(str(int(length_ns))) - 2)
-    return _seconds(max(1, round(length_ns / digits)) * digits)
+    return format_exact_duration(max(1, round(length_ns / digits)) * digits)
 
 
 def _plain(text: str) -> str:

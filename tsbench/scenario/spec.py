@@ -174,6 +174,13 @@ class RunSpec(Job):
         sizes = [op.write for op in self.op if op.write is not None]
         return block_points(sizes, 4_096 if is_one else 512)
 
+    @property
+    def kinds_with_gold(self) -> list[str]:
+        """Kinds of the run's queries whose right answer is said as SQL, by the scenario or the use case."""
+        described = self.world.described.query if self.world.described else ()
+        golden = {part.name for part in (*self.query, *described) if part.gold}
+        return [op.query for op in self.queries if op.query in golden]
+
     def world_at(self) -> World:
         """Return the simulated world of the run, with the scenario's own kinds of query."""
         spec = self.world.spec(self.resolution_ns)

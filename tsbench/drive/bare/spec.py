@@ -81,7 +81,7 @@ def spec_of(
     try:
         spec = RunSpec.model_validate(_document(given, classes[0], target, schema, endpoint))
         check_spec(spec, PLACE)
-        expect_gold(spec.world_at(), [op.query or "" for op in spec.queries], spec.loaded(spec.world_at()))
+        expect_gold(spec)
         _expect_answerable(spec, environment, classes)
     except ValidationError as error:
         raise UserMistake(_with_options(explained(error))) from None
