@@ -27,16 +27,27 @@ class Kind(StrEnum):
 
     FLOAT = "float"
     INT = "int"
+    TEXT = "text"
+    BOOL = "bool"
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field; `unit` is free text for people. Points may lack a `nullable` one, which is a float: its value is NaN."""
+    """A field; `unit` is free text for people. Points may lack a `nullable` one, which is a float: its value is NaN.
+
+    A text is one of `texts`: columns have its index there, as they have 0 and 1 for the values of a boolean.
+    """
 
     name: str
     kind: Kind = Kind.FLOAT
     unit: str = ""
     nullable: bool = False
+    texts: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> tuple[str | bool, ...]:
+        """What the numbers 0, 1, ... of a column stand for; nothing where they are numbers."""
+        return (False, True) if self.kind is Kind.BOOL else self.texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,10 @@ class Measurement:
         whole = [f.name for f in self.fields if not f.nullable]
         return (whole[0],) if whole else self.field_names[:2]
 
+    def labels(self, names: Iterable[str]) -> dict[str, tuple[str | bool, ...]]:
+        """Return the labels of those of the named fields that are texts or booleans."""
+        return {f.name: f.labels for f in self.fields if f.labels and f.name in names}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codes:
@@ -101,7 +116,7 @@ class Batch:
     A pure function of (world, stream, number). `time_ns` is int64 UTC nanoseconds since 1970 of shape (n,), `series`
     int32 of shape (n,) indexes the world's series (0 .. scale-1), `tags` holds for every tag of the measurement
     (shared and own) one entry per *series of the world*, not per row, and `fields` float64 or int64 of shape (n,) by
-    field name.
+    field name; those of texts and booleans are int64 (`Field.labels`).
     """
 
     measurement: Measurement
@@ -177,11 +192,20 @@ _COMPARE: dict[str, Callable[[Any, float], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on a field of a row, such as `temp > 80`."""
+    """A condition on a field of a row, such as `temp > 80`.
+
+    `value` is the number in columns, and `label` the text or boolean that it stands for, if the field is such.
+    """
 
     field: str
     comparison: Comparator
     value: float
+    label: str | bool | None = None
+
+    @property
+    def operand(self) -> float | str | bool:
+        """What a database compares the field with."""
+        return self.value if self.label is None else self.label
 
     def holds(self, values: Any) -> Any:
         """Return whether it holds for a value, or for each one of a column; it never does for one that is missing."""

@@ -100,7 +100,7 @@ def check(batch: Batch) -> None:
 def batches(draw):
     names = draw(st.lists(NASTY, min_size=6, max_size=6, unique=True))
     shared, own = names[: draw(st.integers(0, 2))], names[2 : 2 + draw(st.integers(0, 2))]
-    kinds = draw(st.lists(st.sampled_from(list(Kind)), min_size=1, max_size=4))
+    kinds = draw(st.lists(st.sampled_from([Kind.FLOAT, Kind.INT]), min_size=1, max_size=4))
     columns = draw(st.lists(NASTY, min_size=len(kinds), max_size=len(kinds), unique=True))
     units = draw(st.lists(st.sampled_from(["", "%"]), min_size=len(kinds), max_size=len(kinds)))
     fields = tuple(Field(*field) for field in zip(columns, kinds, units, strict=True))

@@ -16,14 +16,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.cli.support import complaint, says
+from tsbench.check.comparison import canonical, labelled
+from tsbench.check.gold import Gold
+from tsbench.check.points import Feed
 from tsbench.cli.main import main
 from tsbench.errors import UserMistake
-from tsbench.model import Comparator, Kind, Window
+from tsbench.model import Comparator, Kind, Latest, Raw, Rows, Stored, Window
+from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.scenario.parts import WorldPart
 from tsbench.scenario.spec import RunSpec, Scenario
 from tsbench.scenario.use_case import UseCaseFile, read_use_case, resolved
 from tsbench.scenario.validation import check_spec
 from tsbench.targets.registry import TARGETS as TARGETS_BY_NAME
+from tsbench.testing.schemas import KEEP
+from tsbench.testing.session import MemorySession
 from tsbench.testing.stand import Stand, fitting
 from tsbench.units import NS_PER_S
 from tsbench.workload import queries
@@ -183,14 +189,28 @@ query = "common"
 """
 KINDS = [*re.findall(r'query = "(.*)"', SCENARIO)]
 COMPARISONS = get_args(Comparator)
-TARGETS = [
-    pytest.param(name, marks=[getattr(pytest.mark, mark)] if mark else [])
-    for name, mark in (
-        ("sqlite", ""), ("duckdb", ""), ("postgres", "postgres"), ("influxdb1", "influxdb-1.8"),
-        ("influxdb2", "influxdb-2"), ("mongodb", "mongodb"), ("mariadb", "mariadb"), ("victoriametrics", "victoria"),
-        ("questdb", "questdb"),
-    )
+MARKS = {
+    "postgres": "postgres", "influxdb1": "influxdb-1.8", "influxdb2": "influxdb-2", "mongodb": "mongodb",
+    "mariadb": "mariadb", "victoriametrics": "victoria", "questdb": "questdb",
+}  # fmt: skip
+AT_ONCE = {
+    ("sqlite", "pumps"),
+    ("sqlite", "gaps"),
+    ("postgres", "states"),
+    ("influxdb1", "gaps"),
+    ("mongodb", "states"),
+}
+"""What is run at each submission; all other pairs of a database and a use case nightly."""
+EACH = [
+    pytest.param(name, case, marks=[*([getattr(pytest.mark, MARKS[name])] if name in MARKS else []),
+                                    *([] if (name, case) in AT_ONCE else [pytest.mark.nightly])])
+    for name in ("sqlite", "duckdb", *MARKS) for case in ("pumps", "gaps", "states")
 ]  # fmt: skip
+REFUSED = {
+    ("mongodb", "gaps"): ("holds no points that lack a field", "'gap'"),
+    ("victoriametrics", "gaps"): ("holds no points that lack a field", "'gap'"),
+    ("victoriametrics", "states"): ("layout fields holds numbers only", "'state'"),
+}
 
 
 def answers_of_a_run(text: str, place: Path, said: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -206,32 +226,98 @@ def answers_of_a_run(text: str, place: Path, said: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", TARGETS)
-def test_own_data_and_own_queries_are_right_on_every_database(
-    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("target", "case"), EACH)
+def test_own_data_and_own_queries_are_right_or_refused_on_every_database(
+    target: str, case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = SCENARIO.replace('"sqlite"', f'"{target}"')
+    kinds = re.findall(r'\[\[query\]\]\s+name = "(.*)"', (PUMPS.parent / f"{case}.toml").read_text(encoding="utf-8"))
+    text = SCENARIO.replace("pumps.toml", f"{case}.toml").replace('"sqlite"', f'"{target}"')
+    text = text[: text.index('[[op]]\nquery = "hot-pumps"')] + "".join(f'[[op]]\nquery = "{kind}"\n' for kind in kinds)
     if target == "victoriametrics":  # which has no floats of so many digits, and says so
         text = text.replace("scale = 20", "scale = 20\ndecimals = 4")
-    assert answers_of_a_run(text, tmp_path, capsys)["counts"]["checked"] >= 9
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("target", TARGETS)
-def test_points_may_lack_fields_on_databases_that_hold_such(
-    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kinds = ("rows", "newest", "sites", "gaps", "whole")
-    ops = "".join(f'[[op]]\nquery = "{kind}"\n' for kind in kinds)
-    text = SCENARIO.replace("pumps.toml", "gaps.toml").replace('"sqlite"', f'"{target}"')
-    text = text[: text.index('[[op]]\nquery = "hot-pumps"')] + ops
-    if target not in {"mongodb", "victoriametrics"}:
+    if (target, case) not in REFUSED:
         assert answers_of_a_run(text, tmp_path, capsys)["counts"]["checked"] >= len(kinds)
         return
-    (tmp_path / "gaps.toml").write_text((PUMPS.parent / "gaps.toml").read_text())
+    (tmp_path / f"{case}.toml").write_text((PUMPS.parent / f"{case}.toml").read_text())
     (tmp_path / "s.toml").write_text(text)
     assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == 2
-    says(complaint(capsys.readouterr().err), "s.toml: world.use_case", "holds no points that lack a field", "'gap'")
+    says(complaint(capsys.readouterr().err), "s.toml: world.use_case", *REFUSED[target, case])
+
+
+STATES = (PUMPS.parent / "states.toml").read_text(encoding="utf-8")
+
+
+def test_texts_and_booleans_are_drawn_as_the_file_says() -> None:
+    made = points(world(PUMPS.parent / "states.toml"), 500)
+    state, flags = made["pump"].measurement.fields[0], made["pump"].fields
+    shares = np.bincount(flags["state"], minlength=5) / len(flags["state"])
+    assert (state.kind, len(state.texts)) == (Kind.TEXT, 5)
+    assert shares == pytest.approx([0.5, 0.2, 0.1, 0.1, 0.1], abs=0.1)
+    assert flags["open"].mean() == pytest.approx(0.25, abs=0.02)
+    assert flags["alarm"].mean() == pytest.approx(0.01, abs=0.005)
+    assert (flags["power"][flags["open"] == 0] == 0).all(), "an expression has 0 and 1 for false and true"
+
+
+@pytest.mark.parametrize("query", ["rows", "newest", "stored"])
+def test_a_text_or_boolean_that_is_another_is_found_and_named(query: str) -> None:
+    of = world(PUMPS.parent / "states.toml", scale=4)
+    pump = of.measurements[0]
+    gold = Gold(Feed(of, 10, 100), np.zeros(0, LEDGER_DTYPE), keeps_duplicates=True)
+    names = ("state", "open", "temp")
+    asked = {"rows": Raw(pump, names, gold.loaded), "newest": Latest(pump, names), "stored": Stored(pump)}[query]
+    key = MemorySession(KEEP)
+    for stream in range(2):
+        for batch in of.batches(stream, points=1_000, last_tick=10, only=["pump"]):
+            key.add(batch)
+    right = labelled(asked, canonical(key.answer(asked)))
+    place, flag = asked.columns.index("state"), asked.columns.index("open")
+    other = next(text for text in pump.fields[0].texts if text != right[0][place])
+
+    def found(column: int, value: Any) -> list[str]:
+        rows = Rows(asked.columns, [(*right[0][:column], value, *right[0][column + 1 :]), *right[1:]])
+        if isinstance(asked, Stored):
+            return [one.text for one in gold.differences(asked, rows)]
+        difference = gold.check(asked, rows, quiet=True)
+        return [] if difference is None else [difference.text]
+
+    for column, value in ((place, right[0][place]), (flag, right[0][flag]), (flag, int(right[0][flag]))):
+        assert found(column, value) == []
+    code = float(pump.fields[0].texts.index(right[0][place]))
+    for column, wrong in ((place, (other, right[0][place].upper() + "_", None, code, True, "")),
+                          (flag, (not right[0][flag], "t", None, 2))):  # fmt: skip
+        for value in wrong:
+            (said,) = found(column, value)
+            assert str(right[0][column]) in said, said
+    assert other in found(place, other)[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("[true, false], weights = [1, 3]", '[true, "x"]', "open: of: needs numbers alone, texts alone, or true and"),
+        ("[true, false], weights = [1, 3]", "[true, 1]", "open: of: needs numbers alone, texts alone, or true and"),
+        ("[true, false], weights = [1, 3]", "[true, true]", "open: of: a value stands twice"),
+        ("[true, false], weights = [1, 3]", "[true, false], min = 0", "open: min: belongs to numbers, and this field"),
+        ("[true, false], weights = [1, 3]", "[true, false], null = 0.5", "open: null: belongs to numbers"),
+        ("[true, false], weights = [1, 3]", '[true, false], type = "int"', "open: type: belongs to numbers"),
+        ('"run", "idle"', '"run", ""', "state.of"),
+        ("temp * open", "state * 2", "power: is: there is no field 'state'"),
+        ('count(state)"]\nbucket', 'max(state)"]\nbucket', "select: 'state' holds no numbers, of which"),
+        ("state = 'idle'", "state = 'idel'", "where: 'state' is never 'idel'; did you mean 'idle'?"),
+        ("state = 'idle'", "state = 'idle' or 'run'", "where: 'state' is a field, which is compared with one text"),
+        ("state = 'idle'", "state > 3", "where: 'state' holds no numbers; say state = 'run'"),
+        ("state = 'idle'", "temp = 'idle'", "where: 'temp' is never 'idle'; it holds no texts"),
+        ("state = 'idle'", "open > 0", "where: 'open' holds no numbers; say open = true"),
+        ("alarm = true", "temp = true", "where: 'temp' is never true; only a field with of = [true, false] is"),
+        ("alarm = true", "alrm = true", "where: 'pump' has no field 'alrm'; did you mean 'alarm'?"),
+    ],
+)
+def test_a_mistake_with_texts_or_booleans_is_one_line(old: str, new: str, why: str, tmp_path: Path) -> None:
+    assert old in STATES
+    (tmp_path / "own.toml").write_text(STATES.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(UserMistake) as caught:
+        read_use_case(tmp_path / "own.toml")
+    says(str(caught.value), str(tmp_path / "own.toml"), why)
 
 
 def test_a_use_case_goes_through_the_phases_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -338,6 +424,11 @@ def use_cases(draw: st.DrawFn) -> dict[str, object]:
     fields["sum"] = {"is": " + ".join(names), "decimals": 3}
     some = draw(st.lists(st.sampled_from([*names, "sum"]), min_size=1, max_size=3, unique=True))
     rows = [*some, *(["gap"] if gaps else [])]
+    flags = draw(st.booleans())
+    if flags:
+        fields["state"] = {"of": draw(st.lists(st.text("ab'\"\\ é%", min_size=1), min_size=2, max_size=4, unique=True))}
+        fields["open"] = {"of": [True, False], "stays": "1m"}
+        rows += ["state", "open"]
     aggregate = draw(st.sampled_from(["max", "mean", "sum", "count"]))
     aggregates = [f"{aggregate}({name})" for name in some]
     bucket = draw(st.sampled_from(["30s", "1m", "7m"]))
@@ -347,7 +438,7 @@ def use_cases(draw: st.DrawFn) -> dict[str, object]:
         {
             "name": "above",
             "select": rows,
-            "where": [compared, "sum < 90"],
+            "where": [compared, "sum < 90", *(["open = true"] if flags else [])],
             "share": 1.0,
         },
         {"name": "together", "select": aggregates, "bucket": bucket, "window": "8m"},
@@ -355,7 +446,7 @@ def use_cases(draw: st.DrawFn) -> dict[str, object]:
         {"name": "newest", "select": rows, "newest": True},
         {
             "name": "by-kind",
-            "select": [*aggregates, f"min({some[-1]})", *gaps],
+            "select": [*aggregates, f"min({some[-1]})", *gaps, *(["count(state)"] if flags else [])],
             "by": draw(st.permutations(["kind", "unit"]))[: draw(st.integers(0, 2))],
             "where": draw(st.sampled_from([[], [compared], ["kind = 'x'"]])),
             "share": draw(st.floats(0.1, 1.0)),
@@ -430,7 +521,11 @@ def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, obje
             "is: it depends on itself",
         ),
         ('select = ["temp", "power"]', 'select = ["tempo"]', "query.hot-pumps.select: 'pump' has no field 'tempo'"),
-        ('where = ["temp > 41.5"', 'where = ["temp like 41.5"', "is neither FIELD > NUMBER (or >= < <= =) nor TAG"),
+        (
+            'where = ["temp > 41.5"',
+            'where = ["temp like 41.5"',
+            "is neither FIELD > NUMBER (or >= < <= =), FIELD = true, FIELD = 'TEXT' nor TAG",
+        ),
         ('where = ["temp > 41.5"', 'where = ["tmp > 41.5"', "'pump' has no field 'tmp'; did you mean 'temp'?"),
         ('by = ["pump"]', 'by = ["sight"]', "query.hourly.by: there is no tag 'sight'; did you mean 'site'?"),
         ('by = ["pump"]', 'by = ["pump", "pump"]', "query.hourly.by: a tag stands twice"),
@@ -440,7 +535,7 @@ def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, obje
         ("draw = { site = 2 }", "draw = { model = 9 }", "query.site-load.draw: 'model' has 3 values, not 9"),
         ("draw = { site = 2 }", "draw = { side = 1 }", "query.site-load.draw: there is no tag 'side'"),
         ("model = 'A7' or 'B2'", "model = 'A8'", "query.common.where: 'model' is never 'A8'; there are A7, B2, C"),
-        ("model = 'A7' or 'B2'", "model = A7", "is neither FIELD > NUMBER (or >= < <= =) nor TAG = 'TEXT'"),
+        ("model = 'A7' or 'B2'", "model = A7", "FIELD = 'TEXT' nor TAG = 'TEXT'"),
         ("newest = true\ndraw", 'newest = true\nwhere = ["temp > 3"]\ndraw', "is chosen by tags alone, not by its"),
         ('select = ["sum(energy)"]', 'select = ["sum(energy)", "max(rpm)"]', "the same aggregate of each field"),
         ("entropy = 12", "entropy = 12, null = 1.5", "noise.null: must be less than 1"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tsbench.check.comparison import Difference, canonical, floats_of
+from tsbench.check.comparison import Difference, canonical, forms_of
 from tsbench.check.packed import SpoolFile
 from tsbench.check.questions import Question
 from tsbench.check.sample import RowSample, head_of, loads
@@ -105,7 +105,7 @@ class Answers:
     def stored_rows(self, query: Stored, rows: Rows) -> None:
         """Add rows that were read back."""
         self.rows += len(rows)
-        plain = canonical(rows, floats_of(query.measurement), odd_as_text=True)
+        plain = canonical(rows, forms_of(query), odd_as_text=True)
         kept = self._kept().keep_rows(query.columns, plain)
         question = Question(READ_BACK, query, kept, cut=len(rows) == query.limit)
         self._waiting.append(question)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tsbench.check.comparison import canonical
+from tsbench.check.comparison import canonical, forms_of
 from tsbench.model import Count, Latest, OpError, Outcome, Verdict
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.text import shortened
@@ -154,7 +154,7 @@ def newest_stored_ns(session: Session, schema: Schema, measurements: Iterable[Me
         count = Count(measurement)  # which makes all that was acknowledged visible where it is not at once
         session.query(schema.compile(count), count.columns)
         query = Latest(measurement, measurement.field_names[:1])
-        rows = canonical(session.query(schema.compile(query), query.columns))
+        rows = canonical(session.query(schema.compile(query), query.columns), forms_of(query))
         newest += [row[0] for row in rows if type(row[0]) is int]
     return max(newest, default=None)
 

@@ -36,7 +36,7 @@ class _Columns:
 
     def __init__(self, measurement: Measurement, fields: Sequence[str], aggregates: Iterable[Aggregate]) -> None:
         self.names = tuple(fields)
-        self._integers = {field.name for field in measurement.fields if field.kind is Kind.INT}
+        self._integers = {field.name for field in measurement.fields if field.kind is not Kind.FLOAT}
         self._largest = dict.fromkeys(self.names, 0.0) if {*aggregates} & {"sum", "mean"} else {}
 
     def nothing(self, aggregate: Aggregate, shape: int) -> list[NDArray[Any]]:

@@ -7,16 +7,16 @@ but sums and means, whose last digits depend on the order of addition (`Computed
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from tsbench.model import Kind, Text
+from tsbench.model import Kind, Latest, Raw, Stored, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tsbench.model import Measurement, Query, Rows
 
@@ -91,32 +91,55 @@ class Difference:
         return tuple(row for one in (self, *self.also) for row in one.torn)
 
 
-def floats_of(m: Measurement) -> frozenset[str]:
-    """Return the names of fields whose values are floats; a whole one may come as the digits of an integer (JSON)."""
-    return frozenset(field.name for field in m.fields if field.kind is Kind.FLOAT)
+@dataclass(frozen=True, slots=True)
+class ColumnForms:
+    """The names of columns that hold times and floats, and the labels of those that hold texts or booleans of a field.
+
+    A whole float may come as the digits of an integer (JSON).
+    """
+
+    times: frozenset[str] = frozenset({"time"})
+    floats: frozenset[str] = frozenset()
+    labels: Mapping[str, tuple[str | bool, ...]] = field(default_factory=dict)
 
 
-def number_and_time_columns(query: Query) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names of an answer's columns that hold floats, and of those that hold times."""
+def forms_of(query: Query) -> ColumnForms:
+    """Return the forms of an answer's columns."""
     if isinstance(query, Text):
-        return query.floats, query.times
-    return floats_of(query.measurement), frozenset({"time"})
+        return ColumnForms(query.times, query.floats)
+    m = query.measurement
+    floats = frozenset(one.name for one in m.fields if one.kind is Kind.FLOAT)
+    rows = isinstance(query, Raw | Latest | Stored)  # of which columns are fields
+    return ColumnForms(floats=floats, labels=m.labels(query.columns) if rows else {})
 
 
-def canonical(
-    rows: Rows, floats: Collection[str] = (), *, odd_as_text: bool = False, times: Collection[str] = ("time",)
-) -> list[Row]:
-    """Return the rows in canonical form, sorted: `times` as int ns UTC, text and None unchanged, numbers as float.
+def labelled(query: Query, rows: list[Row]) -> list[Row]:
+    """Return canonical rows for people, with texts and booleans in place of their numbers."""
+    labels = forms_of(query).labels
+    if not labels:
+        return rows
+    of_columns = [labels.get(name, ()) for name in query.columns]
+    return [tuple(map(label_of, of_columns, row)) if len(row) == len(of_columns) else row for row in rows]
 
-    An integer that no float holds (some above 2**53) stays one, except in the columns named in `floats`. With
-    `odd_as_text` a value of a type that no answer can contain becomes text: stored rows may have any.
+
+def label_of(labels: Sequence[str | bool], value: Any) -> Any:
+    """Return what a number stands for; a value that is none of these numbers is returned as it is."""
+    return labels[int(value)] if isinstance(value, float) and value in range(len(labels)) else value
+
+
+def canonical(rows: Rows, forms: ColumnForms = ColumnForms(), *, odd_as_text: bool = False) -> list[Row]:
+    """Return the rows in canonical form, sorted: times as int ns UTC, text and None unchanged, numbers as float.
+
+    An integer that no float holds (some above 2**53) stays one, except in columns of floats. Where columns have labels,
+    these are their numbers. With `odd_as_text` a value of a type that no answer can contain becomes text: stored rows
+    may have any.
 
     Raises
     ------
     NotAnAnswer
         If a value is of a type that no answer can contain, unless `odd_as_text`.
     """
-    of_times = {i for i, name in enumerate(rows.columns) if name in times}
+    of_times = {i for i, name in enumerate(rows.columns) if name in forms.times}
     try:
         columns = list(zip(*rows.records, strict=True))
     except ValueError:  # rows of different lengths, which are a wrong answer
@@ -125,11 +148,23 @@ def canonical(
         return in_order(
             [tuple(canonical_value(v, of_time=i in of_times) for i, v in enumerate(r)) for r in rows.records]
         )
-    columns_all = [
-        canonical_column(column, of_time=i in of_times, of_floats=rows.columns[i] in floats, odd_as_text=odd_as_text)
-        for i, column in enumerate(columns)
-    ]
+    columns_all = []
+    for i, (name, column) in enumerate(zip(rows.columns, columns, strict=False)):  # no rows have no columns
+        values: Sequence[Any] = column
+        if labels := forms.labels.get(name):
+            numbers: dict[Any, float] = {label: float(number) for number, label in enumerate(labels)}
+            values = [_number_of(numbers, value) for value in column]
+        columns_all.append(
+            canonical_column(values, of_time=i in of_times, of_floats=name in forms.floats, odd_as_text=odd_as_text)
+        )
     return in_order([*zip(*columns_all, strict=True)])
+
+
+def _number_of(numbers: Mapping[Any, float], label: Any) -> Any:
+    """Return the number of a label; any other value as a text, since a number would be taken for that of a label."""
+    if label is None or (isinstance(label, str | int | float) and label in numbers):
+        return None if label is None else numbers[label]
+    return label if isinstance(label, str) else f"{type(label).__name__} {label!r}"
 
 
 def in_order(rows: list[Row]) -> list[Row]:
@@ -171,12 +206,17 @@ def canonical_value(value: Any, *, of_time: bool, odd_as_text: bool = False) -> 
         return f"{type(value).__name__} {value!r}"
 
 
-def compare(expected: Rows, actual: Rows, floats: Collection[str] = ()) -> Difference | None:
+def compare(expected: Rows, actual: Rows, forms: ColumnForms = ColumnForms()) -> Difference | None:
     """Return the first difference between a gold answer and a database's; None if they agree."""
     if tuple(expected.columns) != tuple(actual.columns):
         text = f"columns {', '.join(actual.columns)} instead of {', '.join(expected.columns)}"
         return Difference(text, "other columns")
-    return compare_rows(canonical(expected, floats), canonical(actual, floats), expected.columns)
+    return compare_rows(canonical(expected, forms), canonical(actual, forms), expected.columns)
+
+
+def compare_answers(query: Query, expected: list[Row], actual: list[Row]) -> Difference | None:
+    """Return the first difference between two canonical answers to a query; None if they agree."""
+    return compare_rows(labelled(query, expected), labelled(query, actual), query.columns)
 
 
 def compare_rows(expected: list[Row], actual: list[Row], columns: tuple[str, ...]) -> Difference | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tsbench.check.aggregates import AggregateTracker, is_computed_alone
 from tsbench.check.buckets import BucketTracker, GroupTracker, NewestBucketTracker
-from tsbench.check.comparison import canonical, floats_of
+from tsbench.check.comparison import canonical, forms_of
 from tsbench.check.expiry import unexpired
 from tsbench.check.newest import MovingTracker
 from tsbench.check.own_texts import OwnTextTracker
@@ -132,7 +132,7 @@ class Gold:
 
     def differences(self, query: Stored, rows: Rows) -> list[Located]:
         """Return the differences between stored rows and the points that were written; unknown ones may be stored."""
-        plain = Rows(rows.columns, canonical(rows, floats_of(query.measurement), odd_as_text=True))
+        plain = Rows(rows.columns, canonical(rows, forms_of(query), odd_as_text=True))
         ((_, difference),) = self.compare([Question("", query, lambda: plain)])
         return cast("list[Located]", difference)
 

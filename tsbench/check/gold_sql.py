@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from tsbench.check.comparison import NotAnAnswer, canonical
+from tsbench.check.comparison import NotAnAnswer, canonical, forms_of
 from tsbench.encode.sql import ceil_datetime
 from tsbench.errors import one_line
 from tsbench.model import Kind, Rows
@@ -35,7 +35,7 @@ class GoldSql:
         settings: dict[str, Any] = {"enable_external_access": "false", "memory_limit": "500MB", "threads": "1"}
         self._connection = connection = duckdb.connect(str(Path(self._place.name) / "points.duckdb"), config=settings)
         connection.execute("SET TimeZone = 'UTC'")
-        types = {Kind.FLOAT: "DOUBLE", Kind.INT: "BIGINT"}
+        types = {Kind.FLOAT: "DOUBLE", Kind.INT: "BIGINT", Kind.TEXT: "VARCHAR", Kind.BOOL: "BOOLEAN"}
         fields = "".join(f", {quoted(field.name)} {types[field.kind]}" for field in measurement.fields)
         connection.execute(f"CREATE TABLE {_POINTS} (time BIGINT, series BIGINT{fields})")
         of_series = {name: pa.array([text or None for text in codes.tolist()]) for name, codes in tags.items()}
@@ -47,7 +47,12 @@ class GoldSql:
     def add(self, slab: Slab, low: int, high: int) -> None:
         """Add rows of a slab."""
         columns = [pa.array(slab.time_ns[low:high]), pa.array(slab.series[low:high].astype(np.int64))]
-        columns += [pa.array(slab.fields[name][low:high], from_pandas=True) for name in self._measurement.field_names]
+        for field in self._measurement.fields:
+            values = slab.fields[field.name][low:high]
+            if field.labels:
+                columns.append(pa.DictionaryArray.from_arrays(pa.array(values), pa.array(field.labels)))
+            else:
+                columns.append(pa.array(values, from_pandas=True))
         self._connection.register("slab", pa.Table.from_arrays(columns, [str(i) for i in range(len(columns))]))
         self._connection.execute(f"INSERT INTO {_POINTS} SELECT * FROM slab")  # noqa: S608 - our own text
         self._connection.unregister("slab")
@@ -84,7 +89,7 @@ class GoldSql:
         columns = tuple(column[0] for column in answer.description or ())
         if len(columns) != len(query.columns):
             raise NotAnAnswer(f"it has {len(columns)} columns ({', '.join(columns)}) instead of {len(query.columns)}")
-        return canonical(Rows(query.columns, answer.fetchall()), query.floats, times=query.times)
+        return canonical(Rows(query.columns, answer.fetchall()), forms_of(query))
 
     def close(self) -> None:
         """Delete the file."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from tsbench.check.comparison import Difference, NotAnAnswer, canonical, compare_rows, in_order, number_and_time_columns
+from tsbench.check.comparison import Difference, NotAnAnswer, canonical, compare_answers, forms_of, in_order
 from tsbench.check.packed import Packed, join_packed, pack
 from tsbench.check.points import EVER_NS, NEVER_NS
 from tsbench.model import Rows, Text
@@ -109,13 +109,13 @@ def packed_answer(query: Query, rows: Rows, names: Names) -> Answer:
     """Return an answer as columns; a difference if it has other columns or values that no answer can have."""
     if tuple(rows.columns) != query.columns:
         return Difference(f"columns {', '.join(rows.columns)} instead of {', '.join(query.columns)}", "other columns")
-    floats, times = number_and_time_columns(query)
+    forms = forms_of(query)
     pieces = []
     try:
         # Of millions of rows, which take six times as much as columns, only a piece is held twice.
         for start in range(0, max(1, len(rows)), _PIECE_ROWS):
             piece = Rows(rows.columns, rows.records[start : start + _PIECE_ROWS])
-            pieces.append(pack_rows(query, canonical(piece, floats, times=times), names))
+            pieces.append(pack_rows(query, canonical(piece, forms), names))
     except NotAnAnswer as error:
         return Difference(str(error), "not an answer")
     if len(pieces) == 1:
@@ -149,7 +149,7 @@ def compare_answer(question: Question[Query], expected: Packed, names: Names) ->
         starts = range(0, len(expected), _PIECE_ROWS)
         pieces = (expected.take(slice(start, start + _PIECE_ROWS)).rows(names.keys) for start in starts)
         return question.part.compare(query, pieces, rows)
-    return compare_rows(expected.rows(names.keys), rows, query.columns)
+    return compare_answers(query, expected.rows(names.keys), rows)
 
 
 # --- trackers ---------------------------------------------------------------------------------------------------------

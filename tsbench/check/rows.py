@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsbench.check.buckets import rows_of
-from tsbench.check.comparison import Difference, compare_rows, in_order
+from tsbench.check.comparison import Difference, compare_answers, in_order
 from tsbench.check.packed import Packed, numbers
 from tsbench.check.points import EVER_NS, NEVER_NS
 from tsbench.check.questions import MomentTracker, WindowTracker
@@ -81,7 +81,7 @@ class RowTracker(WindowTracker):
         want, got = expected.rows(keys), in_order([*actual.rows(keys), *actual.odd])
         if part is not None:
             want = part.chosen(self._query, want)
-        self._difference = compare_rows(want, got, self._query.columns)
+        self._difference = compare_answers(self._query, want, got)
 
     def _difference_found(self) -> Difference | None:
         answer = self._read() if self._answer is None else self._answer
@@ -151,7 +151,7 @@ class Newest:
         self._scale = scale
         self.time_ns = np.full(scale, NEVER_NS, dtype=np.int64)
         self._values = {
-            field.name: np.zeros(scale, np.int64 if field.kind is Kind.INT else np.float64) for field in fields
+            field.name: np.zeros(scale, np.float64 if field.kind is Kind.FLOAT else np.int64) for field in fields
         }
 
     def add(self, slab: Slab, low: int, high: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from tsbench.check.comparison import Row, canonical, equal, order
+from tsbench.check.comparison import Row, canonical, equal, label_of, order
 from tsbench.model import OTHERS, Rows
 from tsbench.units import format_time
 
@@ -238,10 +238,11 @@ class _Pairing:
 
     def _named(self, row: Row, places: Sequence[int] | None = None) -> dict[str, Any]:
         """Return values of a row by column: those at `places`, else all but time, key and missing values."""
-        if places is not None:
-            return {self.columns[place]: row[place] for place in places}
         m = self.measurement
-        named = dict(zip(self.columns, row, strict=True))
+        labels = m.labels(self.columns)
+        named = {name: label_of(labels.get(name, ()), value) for name, value in zip(self.columns, row, strict=True)}
+        if places is not None:
+            return {self.columns[place]: named[self.columns[place]] for place in places}
         in_order = (*m.field_names, OTHERS, *m.tags[1:], *m.own_tags)  # the fields first: the text may be cut
         return {name: named[name] for name in in_order if named[name] is not None}
 

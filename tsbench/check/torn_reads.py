@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tsbench.check.comparison import Difference, IncompleteRow, NotAnAnswer, canonical, equal, floats_of
+from tsbench.check.comparison import Difference, IncompleteRow, NotAnAnswer, canonical, equal, forms_of
 from tsbench.model import OpError, Raw, Window
 from tsbench.targets.base import Unsupported
 
@@ -64,7 +64,8 @@ def _not_whole_at(group: list[IncompleteRow], read: ReadRows | None, resolution_
     try:
         if read is None:
             return dict.fromkeys(group, "it was not read back")
-        stored = canonical(read(Raw(first.measurement, first.fields, window, keys)), floats_of(first.measurement))
+        query = Raw(first.measurement, first.fields, window, keys)
+        stored = canonical(read(query), forms_of(query))
     except (OpError, Unsupported, NotAnAnswer) as error:
         return dict.fromkeys(group, f"it could not be read back: {error}")
     wrong = {}

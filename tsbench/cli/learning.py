@@ -25,7 +25,9 @@ def learn(
     tag: Annotated[list[str] | None, typer.Option(help="Further columns that are tags.")] = None,
     zone: Annotated[str, typer.Option(help="Zone of times that have none, such as Europe/Berlin.")] = "UTC",
     rows: Annotated[int, typer.Option(min=2, max=50_000_000, help="Rows to read, from the beginning.")] = 2_000_000,
-    hashed: Annotated[bool, typer.Option("--hash", help="Number the values of tags in place of their names.")] = False,
+    hashed: Annotated[
+        bool, typer.Option("--hash", help="Number the values of tags and texts in place of their names.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
 ) -> None:
     """Describe recorded data as a use case that simulates them, and compare the two."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from tsbench.check.comparison import NotAnAnswer, canonical, number_and_time_columns
+from tsbench.check.comparison import ColumnForms, NotAnAnswer, canonical, forms_of
 from tsbench.check.sample import part_of, rank
 from tsbench.model import Rows
 
@@ -104,17 +104,17 @@ def _packed(query: Query, rows: Rows) -> bytes:
     try:
         if nbytes > WHOLE_BYTES:
             part, rows = part_of(query, rows, -(-nbytes // PART_BYTES))
-        return pickle.dumps((rows.columns, rows.records, number_and_time_columns(query), part, ""))
+        return pickle.dumps((rows.columns, rows.records, forms_of(query), part, ""))
     except (NotAnAnswer, pickle.PicklingError, TypeError, AttributeError) as error:  # the last three of pickle
-        return pickle.dumps((rows.columns, [], (frozenset(), frozenset()), None, str(error)))
+        return pickle.dumps((rows.columns, [], ColumnForms(), None, str(error)))
 
 
 def _line(content: bytes) -> dict[str, Any]:
     """Return the answer as JSON; a value that no answer can contain makes it a wrong one."""
-    columns, records, (floats, times), part, wrong = pickle.loads(content)  # noqa: S301 - our own
+    columns, records, forms, part, wrong = pickle.loads(content)  # noqa: S301 - our own
     line: dict[str, Any] = {} if part is None else {"count": part.count, "one_in": part.one_in}
     try:
-        rows = canonical(Rows(columns, records), floats, times=times)
+        rows = canonical(Rows(columns, records), forms)
         return {**line, "rows": rows} | ({"wrong": wrong} if wrong else {})
     except NotAnAnswer as error:
         return {**line, "rows": [], "wrong": str(error)}

@@ -21,7 +21,7 @@ from tsbench.model import Kind
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tsbench.model import Batch, Codes
+    from tsbench.model import Batch, Codes, Field
 
 _Tags: TypeAlias = "tuple[tuple[str, Codes], ...]"
 NS_PER_MS = 1_000_000
@@ -29,7 +29,7 @@ TIME, TAGS = "time", "tags"
 """Names in the documents, beside those of the fields."""
 MEASUREMENT, POINT, FIELD, VALUE = "measurement", "point", "field", "value"
 """Names in the documents of single values."""
-_DOUBLE, _TEXT, _DOCUMENT, _DATE, _INT64 = b"\x01", b"\x02", b"\x03", b"\x09", b"\x12"
+_DOUBLE, _TEXT, _DOCUMENT, _BOOL, _DATE, _INT64 = b"\x01", b"\x02", b"\x03", b"\x08", b"\x09", b"\x12"
 _LENGTH_BYTES, _END = 4, b"\0"
 
 
@@ -38,7 +38,23 @@ def points(batch: Batch) -> Assembled:
 
     Errors as in `times_ms`.
     """
-    return _documents(batch, [TextPart(fixed(rows(batch)))], batch.series)
+    if not any(field.labels for field in batch.measurement.fields):
+        return _documents(batch, [TextPart(fixed(rows(batch)))], batch.series)
+    time = _template((_DATE + _name(TIME),), len(batch), b"")
+    time["value0"] = times_ms(batch.time_ns)
+    parts = [TextPart(fixed(time)), *(_element(field, batch.fields[field.name]) for field in batch.measurement.fields)]
+    return _documents(batch, [*parts, TextPart(texts([_END]))], batch.series)
+
+
+def _element(field: Field, column: NDArray[Any]) -> TextPart:
+    """Return the part of a document with a field."""
+    if field.kind is Kind.TEXT:
+        return TextPart(texts([_text(field.name, text) for text in field.texts]), column)
+    if field.kind is Kind.BOOL:
+        return TextPart(texts([_BOOL + _name(field.name) + bytes((value,)) for value in (False, True)]), column)
+    table = _template((_KINDS[field.kind] + _name(field.name),), len(column), b"")
+    table["value0"] = _bits(column, field.kind)
+    return TextPart(fixed(table))
 
 
 def values(batch: Batch) -> Assembled:

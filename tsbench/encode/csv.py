@@ -52,7 +52,14 @@ def _plan(batch: Batch) -> tuple[list[TextPart], int, TextPart]:
     groups = (measurement.tags, measurement.own_tags)
     heads = [_tag_texts(tuple(batch.tags[tag] for tag in tags)) for tags in groups if tags]
     fields = [
-        NumberColumn(b",", batch.fields[field.name], b"", field.unit == "%", null=b"" if field.nullable else None)
+        NumberColumn(
+            b",",
+            batch.fields[field.name],
+            b"",
+            field.unit == "%",
+            null=b"" if field.nullable else None,
+            labels=tuple(_quoted(label if isinstance(label, str) else str(label).lower()) for label in field.labels),
+        )
         for field in measurement.fields
     ]
     following = np.append(times_ns[1:], times_ns[-1])

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tsbench.model import Batch, Codes, Measurement
+    from tsbench.model import Batch, Codes, Field, Measurement
 
 _Tags: TypeAlias = "tuple[tuple[str, Codes], ...]"
+_NULL = b"\0"
+"""Stands for a field that a point lacks until it is taken out; no text of ours has it."""
 
 
 def encode(batch: Batch) -> memoryview:
@@ -66,11 +68,11 @@ def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:
 
 
 def _without_nulls(data: memoryview, measurement: Measurement) -> Assembled:
-    """Return whole lines without the fields that are null. No tag has such a text: its comma would be escaped."""
+    """Return whole lines without the fields that are null."""
     text = bytes(data)
     for name in measurement.field_names:
-        text = text.replace(b"," + _escaped(name, ", =") + b"=null", b"")
-    first = b" " + _escaped(measurement.field_names[0], ", =") + b"=null"
+        text = text.replace(b"," + _escaped(name, ", =") + b"=" + _NULL, b"")
+    first = b" " + _escaped(measurement.field_names[0], ", =") + b"=" + _NULL
     text = text.replace(first + b",", b" ")
     if first + b" " in text:
         raise ValueError("line protocol cannot express a point without any field")
@@ -81,14 +83,15 @@ def _without_nulls(data: memoryview, measurement: Measurement) -> Assembled:
 def _plan(batch: Batch) -> tuple[list[TextPart], int, TextPart]:
     """Return the arguments of `assemble`: the parts of a line, the number of lines, and the start of each line."""
     name = _escaped(batch.measurement.name, ", ")
-    suffix = {Kind.INT: b"i", Kind.FLOAT: b""}
+    suffix = {Kind.INT: b"i"}
     fields = [
         NumberColumn(
             separator + _escaped(field.name, ", =") + b"=",
             batch.fields[field.name],
-            suffix[field.kind],
+            suffix.get(field.kind, b""),
             field.unit == "%",
-            null=b"null" if field.nullable else None,
+            null=_NULL if field.nullable else None,
+            labels=_labels(field),
         )
         for field, separator in zip(batch.measurement.fields, chain([b" "], repeat(b",")), strict=False)
     ]
@@ -97,6 +100,15 @@ def _plan(batch: Batch) -> tuple[list[TextPart], int, TextPart]:
     # The name at the start of a line is written as the end of the previous line, which saves one part per line.
     parts.append(time_part(b" ", batch.time_ns, b"\n" + name))
     return parts, len(batch), TextPart(texts([name]))
+
+
+def _labels(field: Field) -> tuple[bytes, ...]:
+    """Return the values of a text or boolean field as line protocol has them; nothing for numbers."""
+    if field.kind is Kind.BOOL:
+        return b"f", b"t"
+    if any("\n" in text or "\0" in text for text in field.texts):
+        raise ValueError(f"line protocol cannot express a text of the field {field.name}: use no line break")
+    return tuple(b'"%b"' % text.replace("\\", "\\\\").replace('"', '\\"').encode() for text in field.texts)
 
 
 def _heads(batch: Batch) -> list[Texts]:

@@ -67,10 +67,23 @@ def lines(batch: Batch) -> Assembled:
 
 
 def literal(value: str | float | None) -> str:
-    """Return a number or text as a literal, None as NULL."""
+    """Return a number, boolean or text as a literal, None as NULL."""
     if value is None:
         return "NULL"
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
+
+
+def _label(label: str | bool, form: _Form) -> bytes:
+    """Return a text as a value of a row, a boolean as 0 or 1, which it is here."""
+    if not isinstance(label, str):
+        return b"%d" % label
+    return (literal(label) if form.quote else _in_a_line(label)).encode()
+
+
+def _in_a_line(text: str) -> str:
+    for letter, escaped in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n")):
+        text = text.replace(letter, escaped)
+    return text
 
 
 def _assembled(batch: Batch, form: _Form) -> Assembled:
@@ -80,8 +93,9 @@ def _assembled(batch: Batch, form: _Form) -> Assembled:
     numbers = ([batch.series] if m.tags else []) + [batch.fields[name] for name in m.field_names]
     nulls = ([None] if m.tags else []) + [form.null if field.nullable else None for field in m.fields]
     percent = ([False] if m.tags else []) + [field.unit == "%" for field in m.fields]
+    labels = ([()] if m.tags else []) + [tuple(_label(label, form) for label in field.labels) for field in m.fields]
     columns = [
-        NumberColumn(form.between if i else form.after_time, column, b"", percent[i], b"-0e0", nulls[i])
+        NumberColumn(form.between if i else form.after_time, column, b"", percent[i], b"-0e0", nulls[i], labels[i])
         for i, column in enumerate(numbers)
     ]
     parts = [_times(pgcopy.times_us(batch.time_ns)), *number_parts(columns)]
@@ -111,4 +125,4 @@ def _own_tags(tags: _OwnTags, form: _Form) -> Texts:
     documents = sql.json_texts(dict(tags), tuple(name for name, _ in tags))
     if form.quote:
         return texts([form.between + literal(text).encode() for text in documents])
-    return texts([form.between + text.replace("\\", "\\\\").encode() for text in documents])  # JSON has no bare tabs
+    return texts([form.between + _in_a_line(text).encode() for text in documents])

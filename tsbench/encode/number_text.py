@@ -1,4 +1,4 @@
-"""Columns of numbers as text: integers, and floats as the shortest text that parses to the same value."""
+"""Columns as text: integers, floats as the shortest text that parses to the same value, and what numbers stand for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import orjson
 from tsbench.encode.text_columns import TextPart, Texts, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,7 +30,7 @@ class NumberColumn:
     """A column of numbers with the text before and after each; `percent` if most values are within 0 .. 100.
 
     `minus_zero` is the text of -0.0, with four letters: MySQL reads `-0.0` as a decimal number, which has no such zero.
-    `null` is the text in place of NaN, without which NaN is refused.
+    `null` is the text in place of NaN, without which NaN is refused. `labels` are texts in place of 0, 1, ...
     """
 
     before: bytes
@@ -39,6 +39,7 @@ class NumberColumn:
     percent: bool = False
     minus_zero: bytes = b"-0.0"
     null: bytes | None = None
+    labels: tuple[bytes, ...] = ()
 
 
 def number_parts(columns: Sequence[NumberColumn]) -> list[TextPart]:
@@ -50,10 +51,24 @@ def number_parts(columns: Sequence[NumberColumn]) -> list[TextPart]:
         If a float is not finite, or NaN without a text for it.
     """
     parts: list[TextPart] = []
-    for are_long, group in groupby(columns, _has_long_floats):
-        write = _long_floats if are_long else _short_numbers
+    for write, group in groupby(columns, _writer):
         parts += write([*group])
     return parts
+
+
+def _writer(column: NumberColumn) -> Callable[[Sequence[NumberColumn]], list[TextPart]]:
+    if column.labels:
+        return _labels
+    return _long_floats if _has_long_floats(column) else _short_numbers
+
+
+def _labels(columns: Sequence[NumberColumn]) -> list[TextPart]:
+    return [TextPart(_label_texts(column.before, column.labels, column.after), column.values) for column in columns]
+
+
+@lru_cache(maxsize=256)
+def _label_texts(before: bytes, labels: tuple[bytes, ...], after: bytes) -> Texts:
+    return texts([before + label + after for label in labels])
 
 
 def _short_numbers(columns: Sequence[NumberColumn]) -> list[TextPart]:

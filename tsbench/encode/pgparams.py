@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tsbench.encode.pgcopy import EPOCH_2000_US, float8, times_us
+from tsbench.encode.pgcopy import EPOCH_2000_US, float8, label_bytes, times_us
 from tsbench.encode.sql import own_tags_json
+from tsbench.model import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,15 +34,16 @@ _JSONB_VERSION = b"\x01"
 _NAN = struct.pack(">d", np.nan)
 """The bytes of a field that a point lacks; no time is as far away as that."""
 _ELEMENT_OIDS = {">i8": 1184, ">i4": 23, ">f8": 701}  # timestamptz, int4, float8
+_LABEL_OIDS = {Kind.TEXT: 25, Kind.BOOL: 16}
 _JSONB_OID = 3802
 
 
 def rows(batch: Batch) -> Iterator[Parameters]:
     """Return an iterator over the parameters of each point: time, tags_id, fields, own tags.
 
-    They are a timestamptz, an int4 if the measurement has tags, a float8 per field (integers too; None where a point
-    lacks it), and a jsonb if the measurement has tags of its own. The whole batch is encoded by the call; its rows are
-    cut one by one.
+    They are a timestamptz, an int4 if the measurement has tags, a float8 per field (integers too; text or bool; None
+    where a point lacks it), and a jsonb if the measurement has tags of its own. The whole batch is encoded by the call;
+    its rows are cut one by one.
 
     Raises
     ------
@@ -57,18 +59,34 @@ def rows(batch: Batch) -> Iterator[Parameters]:
     fields: Iterable[Parameters] = cut.iter_unpack(table.tobytes())
     if batch.measurement.nullable:
         fields = (tuple(None if value == _NAN else value for value in row) for row in fields)
+    m = batch.measurement
+    if labels := {1 + bool(m.tags) + i: label_bytes(field) for i, field in enumerate(m.fields) if field.labels}:
+        fields = (_labelled(row, labels) for row in fields)
     texts = _jsonb(batch)
     if not texts:
         return iter(fields)
     return ((*row, texts[i]) for row, i in zip(fields, batch.series.tolist(), strict=True))
 
 
+def _labelled(row: Parameters, labels: Mapping[int, Sequence[bytes]]) -> Parameters:
+    """Return a row with texts and booleans in place of their numbers."""
+    values = list(row)
+    for place, texts in labels.items():
+        values[place] = texts[int.from_bytes(values[place] or b"", "big")]
+    return tuple(values)
+
+
 def arrays(batch: Batch) -> Parameters:
-    """Return one array per column that `rows` has: timestamptz[], int4[], float8[], jsonb[]; errors as in `rows`."""
+    """Return one array per column that `rows` has, such as timestamptz[], int4[], float8[]; errors as in `rows`."""
+    m = batch.measurement
     arrays_of = [_array(kind, values) for kind, values in _columns(batch)]
+    for place, field in enumerate(m.fields, start=1 + bool(m.tags)):
+        if labels := label_bytes(field):
+            values = [labels[code] for code in batch.fields[field.name].tolist()]
+            arrays_of[place] = _text_array(values, _LABEL_OIDS[field.kind])
     texts = _jsonb(batch)
     if texts:
-        arrays_of.append(_text_array([texts[i] for i in batch.series.tolist()]))
+        arrays_of.append(_text_array([texts[i] for i in batch.series.tolist()], _JSONB_OID))
     return tuple(arrays_of)
 
 
@@ -78,11 +96,14 @@ def nbytes(values: Parameters) -> int:
 
 
 def _columns(batch: Batch) -> list[tuple[str, NDArray[Any]]]:
-    """Return the columns of fixed width, each with its type on the wire."""
+    """Return the columns of fixed width, each with its type on the wire; texts and booleans are their numbers."""
     columns: list[tuple[str, NDArray[Any]]] = [(">i8", times_us(batch.time_ns) - EPOCH_2000_US)]
     if batch.measurement.tags:
         columns.append((">i4", batch.series))
-    return columns + [(">f8", float8(batch.fields[name])) for name in batch.measurement.field_names]
+    for field in batch.measurement.fields:
+        column = batch.fields[field.name]
+        columns.append((">i4", column) if field.labels else (">f8", float8(column)))
+    return columns
 
 
 @lru_cache(maxsize=32)
@@ -114,9 +135,9 @@ def _array(kind: str, values: NDArray[Any]) -> bytes:
     return head + letters[keep].tobytes()
 
 
-def _text_array(texts: Sequence[bytes]) -> bytes:
+def _text_array(texts: Sequence[bytes], oid: int) -> bytes:
     elements = chain.from_iterable((struct.pack(">i", len(text)), text) for text in texts)
-    return b"".join((_array_head(_JSONB_OID, len(texts)), *elements))
+    return b"".join((_array_head(oid, len(texts)), *elements))
 
 
 def _array_head(oid: int, length: int) -> bytes:

@@ -48,6 +48,8 @@ def columns(batch: Batch, times: Sequence[Any], *, extra_json: bool) -> list[Seq
 
 def _values(column: NDArray[Any], field: Field) -> Sequence[Any]:
     values: list[Any] = column.tolist()
+    if labels := field.labels:
+        return [labels[value] for value in values]
     if field.nullable and np.isnan(column).any():
         return [None if value != value else value for value in values]  # noqa: PLR0124 - NaN
     return values

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsbench.check.answers import Answers
-from tsbench.check.comparison import canonical
+from tsbench.check.comparison import canonical, forms_of
 from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
 from tsbench.clock import Timebase
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from tsbench.measure.hist import SparseHistogram
     from tsbench.measure.op_times import Timed
-    from tsbench.model import Rows
+    from tsbench.model import Query, Rows
     from tsbench.net.stamps import Arrival
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import Summary
@@ -413,17 +413,17 @@ def validate(
             except MEANT as error:
                 text = f"{target.name}: query {asked.number + 1} ({asked.kind}): {error}"
                 raise Broken(text) from error
-            hashes[asked.number] = _hash_of(rows)
+            hashes[asked.number] = _hash_of(asked.query, rows)
             answers.answered(asked.kind, asked.query, gold.packed(asked.query, rows))
         answers.compare(gold)
     return answers, hashes
 
 
-def _hash_of(rows: Rows) -> int:
+def _hash_of(query: Query, rows: Rows) -> int:
     def short(value: Any) -> Any:
         return float(f"{value:.9g}") if isinstance(value, float) else value
 
-    plain = canonical(rows, odd_as_text=True)
+    plain = canonical(rows, forms_of(query), odd_as_text=True)
     return hash((tuple(rows.columns), *(tuple(map(short, row)) for row in plain)))
 
 

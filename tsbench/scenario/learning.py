@@ -31,6 +31,8 @@ _SERIES, _POINTS = 60, 3_000
 """Number of series that are looked at, and of points of each."""
 _FEW = 12
 """Number of different values up to which a field has a list of them."""
+_MOST_TEXTS = 200
+"""Number of different texts that a field has at most."""
 _LISTED = 30
 """Number of different values up to which a tag has a list of them."""
 _DAY_NS = 86_400 * NS_PER_S
@@ -95,7 +97,7 @@ class FieldSummary:
 
 
 def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
-    """Return the use case that simulates a recording; `hashed` leaves out names of its tags' values."""
+    """Return the use case that simulates a recording; `hashed` numbers the values of its tags and texts."""
     series = of.frame[SERIES].unique(maintain_order=True).to_list()
     chosen = [series[i] for i in np.linspace(0, len(series) - 1, min(_SERIES, len(series))).astype(int).tolist()]
     some = of.frame.filter(pl.col(SERIES).is_in(chosen)).group_by(SERIES, maintain_order=True).head(_POINTS)
@@ -110,7 +112,10 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
         own = names.of(column)
         values = [_numbers(of.frame[column], part[column]) for part in parts]
         times = [part[TIME].to_numpy() for part in parts]
-        made[own], note = _process(of.frame[column], values, times, interval_ns)
+        if of.frame[column].dtype.is_numeric():
+            made[own], note = _process(of.frame[column], values, times, interval_ns)
+        else:
+            made[own], note = _labels(own, of.frame[column], values, interval_ns, hashed=hashed)
         recorded[own] = FieldSummary.of(values)
         notes += [f"# {own}: {note}"] if note else []
     if all(_MISSING in table for table in made.values()):
@@ -141,10 +146,11 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
 
 def _queries(fields: dict[str, dict[str, Any]], tags: Sequence[str], series: int, interval_ns: int) -> list[str]:
     """Return the lines of three queries, to begin with: a series' rows, newest rows, and aggregates by a tag."""
-    whole = [name for name, table in fields.items() if _MISSING not in table][:4]
+    whole = [name for name, table in fields.items() if _MISSING not in table]
+    whole = sorted(whole, key=lambda name: _is_labelled(fields[name]))[:4]  # numbers first
     window, bucket = format_exact_duration(interval_ns * 120), format_exact_duration(interval_ns * 12)
     by = tags[1] if len(tags) > 1 else tags[0]
-    aggregates = [f"{how}({whole[0]})" for how in ("mean", "max")]
+    aggregates = [f"{how}({whole[0]})" for how in (("count",) if _is_labelled(fields[whole[0]]) else ("mean", "max"))]
     asked: list[tuple[str, dict[str, Any]]] = [
         ("rows-of-one", {"select": whole, "window": window, **({"series": 1} if series > 1 else {})}),
         ("newest-of-all", {"select": whole, "newest": True}),
@@ -160,6 +166,11 @@ def _queries(fields: dict[str, dict[str, Any]], tags: Sequence[str], series: int
             *(f"{key} = {_literal(of)}" for key, of in table.items()),
         )
     ]
+
+
+def _is_labelled(table: dict[str, Any]) -> bool:
+    """Return whether a field has texts or booleans."""
+    return isinstance(next(iter(table.get("of", ())), None), str | bool)
 
 
 def _lines(own: str, table: dict[str, Any], names: _Names) -> list[str]:
@@ -266,36 +277,65 @@ def _interval_ns(parts: Sequence[pl.DataFrame]) -> int:
 
 
 def _numbers(whole: pl.Series, column: pl.Series) -> Values:
-    """Return a column as numbers, NaN where a row has no value; texts and booleans as the numbers of their values."""
+    """Return a column as numbers, NaN where a row has no value; texts and booleans as their places in `_texts_of`."""
     if not column.dtype.is_numeric():
-        texts = whole.cast(pl.String).drop_nulls().unique().sort().to_list()
+        texts = _texts_of(whole)
         column = column.cast(pl.String).replace_strict(texts, range(len(texts)), default=None, return_dtype=pl.Float64)
     return column.cast(pl.Float64).to_numpy().astype(np.float64)
+
+
+def _texts_of(whole: pl.Series) -> list[str]:
+    """Return the different texts of a column, sorted; of very many the most frequent ones."""
+    counts = whole.cast(pl.String).drop_nulls().alias("text").value_counts(sort=True)
+    return sorted(counts.filter(pl.col("text") != "")["text"].head(_MOST_TEXTS).to_list())
+
+
+def _labels(
+    own: str, whole: pl.Series, series: Sequence[Values], interval_ns: int, *, hashed: bool
+) -> tuple[dict[str, Any], str]:
+    """Return the keys of a field of texts or booleans, and a note; `hashed` numbers the texts."""
+    texts = _texts_of(whole)
+    every = np.concatenate([one[~np.isnan(one)] for one in series])
+    if not texts or not len(every):
+        return {"constant": 0}, "has no values"
+    table = _choice(*np.unique(every, return_counts=True), [one[~np.isnan(one)] for one in series], interval_ns)
+    notes = ["its gaps are left out: texts and booleans are in each point"] if whole.null_count() else []
+    if (more := whole.cast(pl.String).n_unique() - len(texts) - bool(whole.null_count())) > 0:
+        notes.append(f"{more:,} rarer texts are left out")
+    if whole.dtype == pl.Boolean:
+        table["of"] = [texts[int(place)] == "true" for place in table["of"]]
+    else:
+        known = [f"{own}-{int(i)}" if hashed else _plain(texts[int(i)])[:200] for i in table["of"]]
+        table["of"] = [text if known.index(text) == i else f"{text[:190]}-{i}" for i, text in enumerate(known)]
+    return table, "; ".join(notes)
+
+
+def _choice(values: Values, counts: NDArray[np.int64], series: Sequence[Values], interval_ns: int) -> dict[str, Any]:
+    """Return the keys of a field with these values, each so often, of which some stay for a while."""
+    table: dict[str, Any] = {"of": [*map(_number, values)], "weights": counts.tolist()}
+    steps = np.concatenate([np.diff(one) for one in series])
+    shares = counts / counts.sum()
+    runs = (1 - float(shares @ shares)) / max(1e-9, float((steps != 0).mean()) if len(steps) else 1.0)
+    return table | ({"stays": _rounded(runs * interval_ns)} if runs > 2 else {})
 
 
 def _process(
     whole: pl.Series, series: Sequence[Values], times: Sequence[NDArray[np.int64]], interval_ns: int
 ) -> tuple[dict[str, Any], str]:
     """Return the keys of a field, and a note for whoever reads the file."""
-    note = ""
-    if not whole.dtype.is_numeric():
-        texts = whole.cast(pl.String).drop_nulls().unique().sort().to_list()
-        note = f"texts, here as numbers: {_plain(', '.join(map(str, texts[:6])))}{', ...' if len(texts) > 6 else ''}"
     there = [one[~np.isnan(one)] for one in series]
     every = np.concatenate(there)
     missing = 1 - len(every) / max(1, sum(map(len, series)))
     if not len(every):
         return {"constant": 0}, "has no values"
-    is_int = bool(np.all(every == np.rint(every))) and (
-        whole.dtype.is_integer() or bool(note) or np.abs(every).max() < 2**53
-    )
+    is_int = bool(np.all(every == np.rint(every))) and (whole.dtype.is_integer() or np.abs(every).max() < 2**53)
     table = _shape(every, there, [t[~np.isnan(one)] for t, one in zip(times, series, strict=True)], interval_ns)
     lacks = {_MISSING: _number(min(0.99, missing))} if missing > 0.001 else {}
     if is_int and not lacks:
         table["type"] = "int"
     elif (decimals := 0 if is_int else _decimals(every)) is not None:
         table["decimals"] = decimals
-    return table | lacks, note
+    return table | lacks, ""
 
 
 def _shape(
@@ -315,11 +355,7 @@ def _shape(
         first = [_number(min(firsts)), _number(max(firsts))] if wide else _number(np.median(firsts))
         return {"counter": _number(steps.mean()), "first": first}
     if len(values) <= _FEW:
-        table: dict[str, Any] = {"of": [*map(_number, values)], "weights": counts.tolist()}
-        runs = 1 / max(
-            1e-9, float((steps != 0).mean()) / (1 - float((counts / counts.sum()) @ (counts / counts.sum())))
-        )
-        return table | ({"stays": _rounded(runs * interval_ns)} if runs > 2 else {})
+        return _choice(values, counts, series, interval_ns)
     low, high = (_number(value) for value in np.percentile(every, [0.1, 99.9]))
     sd = float(every.std()) or 1.0
     if float(steps.std()) < 0.45 * sd:  # noise has 1.41
@@ -408,7 +444,7 @@ def _inline(table: dict[str, Any]) -> str:
 def _literal(value: Any) -> str:
     if isinstance(value, str):
         return f'"{value}"'
-    if isinstance(value, bool):
+    if isinstance(value, bool | np.bool_):
         return str(value).lower()
     if isinstance(value, list):
         return f"[{', '.join(map(_literal, value))}]"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import Field, model_validator
 
-from tsbench.model import Condition, Tagged
+from tsbench.model import Condition, Kind, Tagged
 from tsbench.scenario.types import DurationNs, Part
 from tsbench.text import suggestion
 from tsbench.workload import own_text, queries
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tsbench.model import Aggregate, Comparator, Query
-    from tsbench.workload.layout import Pick
+    from tsbench.model import Field as Column
+    from tsbench.workload.layout import Layout, Pick
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 TAKEN = frozenset({"time", "id", "tags", "tags_id", "_id", "timestamp"})
 _CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|>|<|=)\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*", re.IGNORECASE)
 _TAG_IS = re.compile(r"\s*(\w+)\s*=\s*'([^']+)'((?:\s+or\s+'[^']+')*)\s*")
+_FLAG_IS = re.compile(r"\s*(\w+)\s*=\s*(true|false)\s*")
 _SELECTED = re.compile(r"\s*(max|min|mean|sum|count)\((\w+)\)\s*")
 _COLUMN = re.compile(r"\w{1,60}:(time|text|int|float)")
 
@@ -40,7 +42,7 @@ class QueryPart(Part):
     select: Annotated[tuple[str, ...], Field(strict=False, max_length=1_000)] = ()
     """Fields (`temp`), or aggregates of fields (`max(temp)`): max, min, mean, sum, count."""
     where: Annotated[tuple[str, ...], Field(strict=False, max_length=10)] = ()
-    """Conditions that all hold: `temp > 80` (or >= < <= =) for a field, `site = 's-3' or 's-4'` for a tag."""
+    """Conditions that all hold: `temp > 80` (or >= < <= =) or `state = 'idle'` for a field, `site = 's-3' or 's-4'`."""
     by: Annotated[tuple[str, ...], Field(strict=False, max_length=20)] = ()
     """Tags, for one row of each of their values in place of one of all series together."""
     bucket: Annotated[DurationNs, Field(gt=0)] | None = None
@@ -118,8 +120,6 @@ class QueryPart(Part):
 
     def _expect_newest(self, *, is_aggregate: bool) -> None:
         if not is_aggregate:
-            if any(map(_condition, self.where)):
-                raise ValueError("where: the newest row of a series is chosen by tags alone, not by its fields")
             if self.window is not None or self.share is not None:
                 raise ValueError("newest: the newest row of a series has no window; take it out")
             return
@@ -139,27 +139,29 @@ class QueryPart(Part):
         """Names of the fields that are selected or aggregated."""
         return tuple(field for _, field in self.values) or tuple(text.strip() for text in self.select)
 
-    def kind(self, measurement: str) -> QueryKind:
-        """Return the kind of query; `measurement` is the default one."""
+    def kind(self, layouts: Sequence[Layout]) -> QueryKind:
+        """Return the kind of query, about one of these measurements, the first one by default."""
         newest_rows = self.newest and not self.values
+        layout = next((one for one in layouts if one.name == self.of), layouts[0])
+        fields = {field.name: field for field in layout.fields}
+        where = [_condition(text, fields) for text in self.where]
         return QueryKind(
             self.about or self.name,
-            self._build(),
+            self._build(tuple(one for one in where if isinstance(one, Condition))),
             0 if newest_rows else self.window or 0,
             self.share or 0.0,
             self.series or 0,
             tuple(dict.fromkeys(self.fields)),
-            (self.of or measurement,),
-            tagged=tuple(filter(None, map(_tagged, self.where))),
+            (layout.name,),
+            tagged=tuple(one for one in where if isinstance(one, Tagged)),
             draws=tuple(self.draw.items()),
             zipf=self.popularity == "zipf",
         )
 
-    def _build(self) -> Callable[[Pick], Query]:
+    def _build(self, where: tuple[Condition, ...]) -> Callable[[Pick], Query]:
         if self.text:
             answer = tuple((name, kind) for name, kind in (column.split(":") for column in self.answer))
             return partial(queries.own_text, answer=answer, texts=tuple(self.text.items()), gold=self.gold)
-        where = tuple(filter(None, map(_condition, self.where)))
         if not self.values:
             return queries.newest_rows if self.newest else partial(queries.rows, where=where)
         if self.newest:
@@ -168,30 +170,50 @@ class QueryPart(Part):
         return partial(queries.aggregates, values=self.values, bucket_ns=self.bucket, by=self.by, where=where)
 
 
-def _condition(text: str) -> Condition | None:
-    m = _CONDITION.fullmatch(text)
-    return None if m is None else Condition(m[1], cast("Comparator", m[2]), float(m[3]))
+def _condition(text: str, fields: Mapping[str, Column]) -> Condition | Tagged:
+    """Return a condition on one of the fields, or on a tag.
+
+    Raises
+    ------
+    ValueError
+        If it is none, or one that its field cannot have.
+    """
+    if m := _CONDITION.fullmatch(text):
+        if m[1] in fields and fields[m[1]].labels:
+            wanted = "true" if fields[m[1]].kind is Kind.BOOL else f"'{fields[m[1]].texts[0]}'"
+            raise ValueError(f"'{m[1]}' holds no numbers; say {m[1]} = {wanted}")
+        return Condition(m[1], cast("Comparator", m[2]), float(m[3]))
+    if m := _FLAG_IS.fullmatch(text):
+        if m[1] in fields and fields[m[1]].kind is not Kind.BOOL:
+            raise ValueError(f"'{m[1]}' is never {m[2]}; only a field with of = [true, false] is")
+        return Condition(m[1], "=", float(m[2] == "true"), m[2] == "true")
+    if (m := _TAG_IS.fullmatch(text)) is None:
+        known = "FIELD > NUMBER (or >= < <= =), FIELD = true, FIELD = 'TEXT' nor TAG = 'TEXT'"
+        raise ValueError(f"'{text}' is neither {known}")
+    values = (m[2], *re.findall("'([^']+)'", m[3]))
+    if m[1] not in fields:
+        return Tagged(m[1], values)
+    if len(values) > 1:
+        raise ValueError(f"'{m[1]}' is a field, which is compared with one text")
+    texts = fields[m[1]].texts
+    if values[0] not in texts:
+        raise ValueError(
+            f"'{m[1]}' is never '{values[0]}'; {suggestion(values[0], texts) if texts else 'it holds no texts'}"
+        )
+    return Condition(m[1], "=", float(texts.index(values[0])), values[0])
 
 
-def _tagged(text: str) -> Tagged | None:
-    m = _TAG_IS.fullmatch(text)
-    return None if m is None else Tagged(m[1], (m[2], *re.findall("'([^']+)'", m[3])))
-
-
-def query_kinds(asked: Sequence[QueryPart], measurement: str) -> dict[str, QueryKind]:
-    """Return kinds of query by their names; `measurement` is the default one."""
-    return {query.name: query.kind(measurement) for query in asked}
+def query_kinds(asked: Sequence[QueryPart], layouts: Sequence[Layout]) -> dict[str, QueryKind]:
+    """Return kinds of query by their names, about these measurements."""
+    return {query.name: query.kind(layouts) for query in asked}
 
 
 def expect_answerable(
-    asked: Sequence[QueryPart],
-    measurements: Mapping[str, Mapping[str, bool]],
-    tags: Mapping[str, Sequence[str] | None],
+    asked: Sequence[QueryPart], layouts: Sequence[Layout], tags: Mapping[str, Sequence[str] | None]
 ) -> None:
     """Verify that queries are about fields of these measurements, and about series with these tags.
 
-    `measurements` says by the names of measurements and fields whether points may lack a field. `tags` has the key
-    first, and the values of those tags that have a list of them.
+    `tags` has the key first, and the values of those tags that have a list of them.
 
     Raises
     ------
@@ -199,33 +221,37 @@ def expect_answerable(
         If one is not, or two have one name, or one has that of a built-in kind.
     """
     expect_names("query", [query.name for query in asked], kinds=True)
+    measurements = {layout.name: {field.name: field for field in layout.fields} for layout in layouts}
     for query in asked:
         place, of = f"query.{query.name}", query.of or next(iter(measurements))
         if query.name in queries.QUERIES:
             raise ValueError(f"{place}: is the name of a built-in query; take another one")
         if of not in measurements:
             raise ValueError(f"{place}.of: there is no measurement '{of}'; {suggestion(of, measurements)}")
-        _expect_tags(place, query, tags)
+        try:
+            where = [_condition(text, measurements[of]) for text in query.where]
+        except ValueError as error:
+            raise ValueError(f"{place}.where: {error}") from None
+        _expect_tags(place, query, tags, [one for one in where if isinstance(one, Tagged)])
         if query.text:
             _expect_reads(place, query, next(iter(tags), ""))
             continue
-        names = [("select", name) for name in query.fields]
-        for text in query.where:
-            condition = _condition(text)
-            if condition is None and _tagged(text) is None:
-                said = f"'{text}' is neither FIELD > NUMBER (or >= < <= =) nor TAG = 'TEXT'"
-                raise ValueError(f"{place}.where: {said}")
-            names += [] if condition is None else [("where", condition.field)]
-        for where, name in names:
+        conditions = [one for one in where if isinstance(one, Condition)]
+        if conditions and query.newest:
+            raise ValueError(f"{place}.where: the newest row of a series is chosen by tags alone, not by its fields")
+        for key, name in [*(("select", name) for name in query.fields), *(("where", one.field) for one in conditions)]:
             if name not in measurements[of]:
                 known = suggestion(name, measurements[of])
-                raise ValueError(f"{place}.{where}: '{of}' has no field '{name}'; {known}")
+                raise ValueError(f"{place}.{key}: '{of}' has no field '{name}'; {known}")
         _expect_values(place, query, measurements[of])
 
 
-def _expect_values(place: str, query: QueryPart, fields: Mapping[str, bool]) -> None:
+def _expect_values(place: str, query: QueryPart, fields: Mapping[str, Column]) -> None:
     """Verify that what a query selects of fields, of which points may lack some, has one answer."""
-    lacking = [name for name in query.fields if fields[name]]
+    for how, name in query.values:
+        if how != "count" and fields[name].labels:
+            raise ValueError(f"{place}.select: '{name}' holds no numbers, of which there would be a {how}; count them")
+    lacking = [name for name in query.fields if fields[name].nullable]
     if lacking and query.values and query.newest:
         raise ValueError(f"{place}.newest: points lack '{lacking[0]}', and databases differ on buckets of none")
     if len(lacking) == len(query.fields) and not query.values:
@@ -249,9 +275,10 @@ def _expect_reads(place: str, query: QueryPart, key: str) -> None:
             raise ValueError(f"{place}.{at}: {error}") from None
 
 
-def _expect_tags(place: str, query: QueryPart, tags: Mapping[str, Sequence[str] | None]) -> None:
-    """Verify that what a query says about tags can be answered."""
-    chosen = [one for one in map(_tagged, query.where) if one is not None]
+def _expect_tags(
+    place: str, query: QueryPart, tags: Mapping[str, Sequence[str] | None], chosen: Sequence[Tagged]
+) -> None:
+    """Verify that what a query says about tags can be answered; `chosen` are its conditions on them."""
     for key, named in (("by", query.by), ("where", [one.tag for one in chosen]), ("draw", [*query.draw])):
         for tag in named:
             if tag not in tags:

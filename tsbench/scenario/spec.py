@@ -138,9 +138,8 @@ class RunSpec(Job):
             )
         if self.query and (layouts := layouts_of(self.world.spec())):
             case = case_of(self.world.spec())
-            stored = {layout.name: {field.name: field.nullable for field in layout.fields} for layout in layouts}
             tags = {tag.name: tag.choices or None for tag in case.tags} if case else {}
-            expect_answerable(self.query, stored, tags)
+            expect_answerable(self.query, layouts, tags)
         expect_sequence(self.event, self.drive, self.server)
         kinds = {op.name: "write" if op.query is None else "query" for op in self.op}
         expect_fit(self.gates, kinds, self.drive.loop)
@@ -186,7 +185,7 @@ class RunSpec(Job):
         spec = self.world.spec(self.resolution_ns)
         case, layouts = case_of(spec), layouts_of(spec)
         if self.query and case is not None and layouts:
-            own = query_kinds(self.query, layouts[0].name)
+            own = query_kinds(self.query, layouts)
             spec = replace(spec, case=replace(case, queries={**case.queries, **own}))
         return World(spec)
 

@@ -36,6 +36,7 @@ _DAY_NS = 86_400 * NS_PER_S
 _PROCESSES = ("walk", "normal", "uniform", "pareto", "counter", "of", "constant", "entropy", "is")
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Pair = Annotated[tuple[Number, Number], Field(strict=False)]
+Label = Annotated[str, Field(min_length=1, max_length=200)]
 Some = Annotated[tuple[Number, ...], Field(strict=False, min_length=1, max_length=10_000)]
 
 
@@ -99,8 +100,8 @@ class FieldPart(Part):
     """New at each point, mostly small: [shape, least]."""
     counter: Annotated[Number, Field(gt=0)] | None = None
     """A sum that only rises: the mean of its step."""
-    of: Some | None = None
-    """Numbers to choose from, new at each point or after `stays`."""
+    of: Annotated[tuple[Number | bool | Label, ...], Field(strict=False, min_length=1, max_length=10_000)] | None = None
+    """Numbers, texts, or true and false, to choose from, new at each point or after `stays`."""
     constant: Number | Pair | None = None
     """The same for a series' life: a number, or one between [least, most] for each series."""
     entropy: Annotated[int, Field(ge=1, le=52)] | None = None
@@ -151,7 +152,36 @@ class FieldPart(Part):
         if self.pareto is not None and min(self.pareto) <= 0:
             raise ValueError("pareto: needs [shape, least], both above 0")
         _expect_weights(self.weights, self.of)
+        self._expect_labels()
         return self
+
+    def _expect_labels(self) -> None:
+        """Verify that all values of `of` are of one kind, and that texts and booleans have no keys of numbers."""
+        kinds = {type(value) if isinstance(value, bool | str) else float for value in self.of or ()}
+        if len(kinds) > 1:
+            raise ValueError("of: needs numbers alone, texts alone, or true and false")
+        if self.kind not in {Kind.TEXT, Kind.BOOL}:
+            return
+        if len({*(self.of or ())}) < len(self.of or ()):
+            raise ValueError("of: a value stands twice; say with weights how often each is chosen")
+        for name in ("null", "daily", "min", "max", "decimals"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name}: belongs to numbers, and this field holds {self.kind.value} values")
+        if self.type == "int":
+            raise ValueError("type: belongs to numbers; take it out")
+
+    @property
+    def kind(self) -> Kind:
+        """The type of the values."""
+        first = self.of[0] if self.of else None
+        if isinstance(first, bool | str):
+            return Kind.BOOL if isinstance(first, bool) else Kind.TEXT
+        return Kind(self.type)
+
+    def column(self, name: str) -> Column:
+        """Return the field as a measurement has it."""
+        texts = tuple(map(str, self.of or ())) if self.kind is Kind.TEXT else ()
+        return Column(name, self.kind, self.unit, self.null is not None, texts)
 
     def process(self, names: tuple[str, ...], interval_ns: int) -> Process | None:
         """Return the process of some fields with these parameters; None for an expression."""
@@ -185,7 +215,8 @@ class FieldPart(Part):
     def finished(self, values: Floats, day: Floats | None) -> Floats:
         """Return a process's values, or an expression's, as the field stores them; `day` is a sine of 24 hours."""
         if self.of is not None:
-            values = np.array(self.of)[by_weight(values, self.weights or (1.0,) * len(self.of))]
+            numbers = range(len(self.of)) if self.kind is Kind.TEXT else self.of  # of texts their indexes
+            values = np.array(numbers, dtype=np.float64)[by_weight(values, self.weights or (1.0,) * len(self.of))]
         if self.entropy is not None:
             values = np.floor(values * 2.0**self.entropy) / 2.0**self.entropy
         if self.daily is not None and day is not None:
@@ -216,11 +247,7 @@ class MeasurementPart(Part):
         processes = [process for process in made if process is not None]
         if not processes or any(part.daily is not None for part in self.fields.values()):
             processes.append(TickCount((_CLOCK,)))
-        kinds = {"float": Kind.FLOAT, "int": Kind.INT}
-        stored = {name: part for name, part in self.fields.items() if not part.hidden}
-        columns = tuple(
-            Column(name, kinds[part.type], part.unit, part.null is not None) for name, part in stored.items()
-        )
+        columns = tuple(part.column(name) for name, part in self.fields.items() if not part.hidden)
         own = tuple(part.tag(name) for name, part in self.tags.items())
         return Layout(self.name, columns, tuple(processes), own, partial(_derived, self.fields, self._order()))
 
@@ -235,7 +262,7 @@ class MeasurementPart(Part):
         uses = {}
         for name, part in self.fields.items():
             try:
-                known = self.fields.keys() - {name}
+                known = {other for other, field in self.fields.items() if field.kind is not Kind.TEXT} - {name}
                 uses[name] = (None, frozenset()) if part.is_ is None else expressions.parse(part.is_, known)
             except ValueError as error:
                 raise ValueError(f"{name}: is: {error}") from None
@@ -307,21 +334,20 @@ class UseCaseFile(Part):
                 m.layout(NS_PER_S)
             except ValueError as error:
                 raise ValueError(f"{place}.fields.{error}") from None
-        fields = {
-            m.name: {name: part.null is not None for name, part in m.fields.items() if not part.hidden}
-            for m in self.measurement
-        }
-        expect_answerable(self.query, fields, {keys[0]: None} | {name: tag.of for name, tag in self.tags.items()})
+        tags = {keys[0]: None} | {name: tag.of for name, tag in self.tags.items()}
+        expect_answerable(self.query, self.layouts(NS_PER_S), tags)
         return self
+
+    def layouts(self, interval_ns: int) -> tuple[Layout, ...]:
+        """Return the measurements as a world simulates them."""
+        return tuple(m.layout(interval_ns) for m in self.measurement)
 
     def case(self, name: str, interval_ns: int) -> UseCase:
         """Return the use case for worlds with this interval."""
         ordered = sorted(self.tags.items(), key=lambda item: not item[1].is_key)
         tags = tuple(tag.tag(own) for own, tag in ordered)
-        layouts = tuple(m.layout(interval_ns) for m in self.measurement)
-        return UseCase(
-            name, self.about, tags, {"bounded": layouts}, queries=query_kinds(self.query, self.measurement[0].name)
-        )
+        layouts = self.layouts(interval_ns)
+        return UseCase(name, self.about, tags, {"bounded": layouts}, queries=query_kinds(self.query, layouts))
 
 
 _INNER: dict[str, type[Part]] = {

@@ -47,10 +47,7 @@ def check_spec(spec: RunSpec, place: str) -> None:
         check_caps(spec.server, target, spec.target.endpoint)
         with naming("world: ", ValueError):
             world = spec.world_at()
-        for field in [field for m in world.measurements for field in m.fields if field.nullable and world.spec.case]:
-            if field.kind not in schema.nulls:
-                why = f"{target.name}'s {schema.name} holds no points that lack a field"
-                raise UserMistake(f"world.use_case: {why}; take null out of '{field.name}', or another target")
+        _check_fields(world, target, schema)
         _check_times(spec, target)
         _check_load(spec, world, schema)
         if spec.drive.processes > world.spec.streams:
@@ -61,6 +58,17 @@ def check_spec(spec: RunSpec, place: str) -> None:
             if mode not in schema.modes:
                 known = ", ".join(sorted(schema.modes))
                 raise UserMistake(f"{key}: '{mode}' is not one of {target.name}'s {schema.name}: {known}")
+
+
+def _check_fields(world: World, target: Target, schema: Schema) -> None:
+    """Verify that a layout holds the fields of a user's use case."""
+    for field in [field for m in world.measurements for field in m.fields if world.spec.case]:
+        if field.kind not in schema.kinds:
+            why = f"{target.name}'s layout {schema.name} holds numbers only"
+            raise UserMistake(f"world.use_case: {why}; make '{field.name}' a number or a tag, or take another target")
+        if field.nullable and field.kind not in schema.nulls:
+            why = f"{target.name}'s layout {schema.name} holds no points that lack a field"
+            raise UserMistake(f"world.use_case: {why}; take null out of '{field.name}', or another target")
 
 
 _SCALE = " and world.scale, since a stream has at least one series"

@@ -118,6 +118,9 @@ def expect_all_fields(batch: Batch) -> None:
         )
 
 
+NUMBERS = frozenset({Kind.FLOAT, Kind.INT})
+
+
 class NothingKept(Unsupported):
     """Raised by a schema whose target keeps nothing by design: nothing can be counted or compared."""
 
@@ -127,6 +130,8 @@ class Schema(Protocol):
 
     modes: frozenset[WriteMode] = frozenset(WriteMode)
     """Write modes that `encode` supports."""
+    kinds: frozenset[Kind] = frozenset(Kind)
+    """Kinds of fields that the layout stores."""
     nulls: frozenset[Kind] = frozenset({Kind.FLOAT})
     """Kinds of a table's fields that points of a batch may lack; in the batch such a field is a nullable float."""
 

@@ -112,6 +112,7 @@ class ColumnTypes:
     own_tags: str
     id: str
     tag: str
+    booleans: str = "BOOLEAN"
 
 
 class SqlSchema(Schema, ABC):
@@ -139,9 +140,10 @@ class SqlSchema(Schema, ABC):
 
     def columns(self, m: Measurement, *, own_tags: bool | None = None) -> str:
         """Return the columns of a measurement's table with their types; `own_tags` as for `column_names`."""
-        kinds = {Kind.FLOAT: self.types.floats, Kind.INT: self.types.integers}
+        of = self.types
+        kinds = {Kind.FLOAT: of.floats, Kind.INT: of.integers, Kind.TEXT: of.tag, Kind.BOOL: of.booleans}
         types = {"time": self.types.time, "tags_id": self.types.tags_id, OWN_TAGS: self.types.own_tags}
-        types |= {field.name: kinds[field.kind] for field in m.fields}
+        types |= {field.name: kinds[field.kind] for field in m.fields}  # of texts as of tags
         of_table = column_names(m, own_tags=own_tags)
         expect_names(m.name, of_table, folds_case=self.folds_case, longest=self.longest_name)
         return ", ".join(f"{quoted(name)} {types[name]}" for name in of_table)
@@ -294,7 +296,7 @@ class SqlText(Dialect):
 
     def _conditions(self, query: Raw | Aggregated) -> list[str]:
         """Return the conditions on fields."""
-        return [f"m.{quoted(one.field)} {one.comparison} {self.arg(one.value)}" for one in query.where]
+        return [f"m.{quoted(one.field)} {one.comparison} {self.arg(one.operand)}" for one in query.where]
 
     def _rows(self, query: Raw) -> str:
         m = query.measurement

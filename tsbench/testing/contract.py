@@ -44,7 +44,7 @@ from tsbench.targets.base import Operation, Schema, Session, Statement, Unsuppor
 from tsbench.targets.target import Access, Target
 from tsbench.testing import data
 from tsbench.testing.contract_base import ALL, Action, Alteration, ContractBase, Point, form_of, of_every_layout
-from tsbench.testing.data import CPU, DISK, LAG, START_NS, WIDE, S
+from tsbench.testing.data import CPU, DISK, LAG, START_NS, STATES, WIDE, S
 from tsbench.testing.stand import Stand, world_of
 from tsbench.units import format_time
 
@@ -234,6 +234,19 @@ class TargetContract(ContractBase):
         for seed in range(6):
             for asked in data.queries(measurement, tuple(shared["host"].tolist()), seed):
                 self.agrees(session, schema, asked.query, key, asked.name)
+
+    def test_texts_and_booleans_are_stored_and_choose_rows(
+        self, session: Session, schema: Schema, mode: WriteMode
+    ) -> None:
+        if not {field.kind for field in STATES.fields} <= schema.kinds:
+            pytest.skip(f"the layout {schema.name} holds numbers only, and scenarios are told so")
+        session.run(schema.create([STATES], data.shared_tags()))
+        batches = self.scattered(STATES, 120, seed=13)
+        assert self.write(session, schema, batches, mode) == 120
+        key = self.key(schema, batches)
+        for asked in data.queries_of_states(("host_1", "host_3")):
+            self.agrees(session, schema, asked.query, key, asked.name)
+        session.run(schema.drop([STATES]))
 
     @of_every_layout
     def test_settling_changes_no_answer(self, session: Session, schema: Schema) -> None:

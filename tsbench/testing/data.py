@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tsbench.check.aggregates import comparable
-from tsbench.check.comparison import Computed, Difference, canonical, compare, compare_rows, floats_of
+from tsbench.check.comparison import Computed, Difference, canonical, compare, compare_answers, compare_rows, forms_of
 from tsbench.model import (
     Aggregate,
     Aggregated,
@@ -38,6 +38,17 @@ START_NS = 1_451_606_400 * S  # 2016-01-01T00:00:00Z
 CPU = Measurement("cpu", ("host", "region"), (Field("busy"), Field("load"), Field("count", Kind.INT)))
 DISK = Measurement("disk", ("host", "region"), (Field("free", Kind.INT),), own_tags=("path", "fs"))
 LAG = Measurement("lag", (), (Field("kb", Kind.INT), Field("seconds")))
+STATES = Measurement(
+    "states",
+    ("host", "region"),
+    (
+        Field("busy"),
+        Field(
+            "state", Kind.TEXT, texts=("run", "it's", 'a "quote", x=null', "naïve ☃", "100% $1 ? :x", "semi;colon--")
+        ),
+        Field("open", Kind.BOOL),
+    ),
+)
 WIDE = Measurement("wide", ("host", "region"), tuple(Field(f"f{i}") for i in range(11)))
 
 ODD = ("it's", 'a "quote"', "naïve ☃", "back\\slash", "100% $1 ? :x", "semi;colon--", "")
@@ -77,7 +88,9 @@ def batch(
     """A batch with those times (and series, else all 0) and random values."""
     draw = np.random.default_rng(seed)
     fields = {
-        f.name: draw.integers(-(2**53), 2**53, len(time_ns))
+        f.name: draw.integers(0, len(f.labels), len(time_ns))
+        if f.labels
+        else draw.integers(-(2**53), 2**53, len(time_ns))
         if f.kind is Kind.INT
         else np.round(draw.uniform(-100, 100, len(time_ns)), 3)
         for f in measurement.fields
@@ -157,6 +170,28 @@ def queries(m: Measurement, keys: tuple[str, ...], seed: int = 0) -> list[Asked]
     ]
 
 
+def queries_of_states(keys: tuple[str, ...]) -> list[Asked]:
+    """Queries for rows with texts and booleans, chosen by them, and for their numbers."""
+    m, window = STATES, Window(START_NS, START_NS + 600 * S)
+    odd = [Condition("state", "=", float(code), text) for code, text in enumerate(m.fields[1].texts)]
+    flag, no = Condition("open", "=", 1.0, label=True), Condition("open", "=", 0.0, label=False)
+    names = ("open", "busy", "state")
+    counts: tuple[tuple[Aggregate, str], ...] = (("count", "state"), ("count", "open"), ("max", "busy"))
+    return [
+        Asked("raw rows", Raw(m, names, window)),
+        *(Asked(f"rows of the text {one.label}", Raw(m, names, window, None, (one,))) for one in odd),
+        Asked("rows of true and a text", Raw(m, names, window, keys, (flag, odd[0]))),
+        Asked("rows of false and a number", Raw(m, names[:1], window, None, (no, Condition("busy", ">", 5.0)))),
+        Asked("newest rows", Latest(m, names)),
+        Asked("counts by minute", Aggregated.of(m, names[::2], "count", 60 * S, window)),
+        Asked("counts by minute and key", Aggregated.of(m, names[::2], "count", 60 * S, window, keys, m.tags[:1])),
+        Asked("several aggregates by tag", Aggregated(m, counts, window, None, m.tags[1:])),
+        Asked("aggregates of rows of a text", Aggregated(m, counts, window, 60 * S, m.tags[:1], None, (odd[1], flag))),
+        Asked("stored points", Stored(m)),
+        Asked("some stored points", Stored(m, limit=1_000)),
+    ]
+
+
 def _aggregates(
     m: Measurement, window: Window, chosen: tuple[str, ...] | None, where: tuple[Condition, ...]
 ) -> list[Asked]:
@@ -189,11 +224,13 @@ def _aggregates(
 
 def difference(query: Query, expected: Rows, actual: Rows) -> Difference | None:
     """The first difference between an answer key's answer and another one."""
-    floats, wanted = floats_of(query.measurement), rounded(query, expected)
+    forms, wanted = forms_of(query), rounded(query, expected)
+    if forms.labels:  # of which the answer key has the numbers
+        return compare_answers(query, canonical(wanted, replace(forms, labels={})), canonical(actual, forms))
     if not isinstance(query, Aggregated):
-        return compare(wanted, actual, floats)
+        return compare(wanted, actual, forms)
     return compare_rows(
-        comparable(query, canonical(wanted, floats)), comparable(query, canonical(actual, floats)), query.columns
+        comparable(query, canonical(wanted, forms)), comparable(query, canonical(actual, forms)), query.columns
     )
 
 

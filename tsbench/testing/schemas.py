@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tsbench.model import Analysis
-from tsbench.targets.base import Operation, Payload, Schema, Statement, Unsupported
+from tsbench.targets.base import NUMBERS, Operation, Payload, Schema, Statement, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,6 +43,7 @@ class MemorySchema(Schema):
 
     name: str
     keeps_duplicates: bool
+    kinds = NUMBERS  # of texts and booleans, the numbers that columns have
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
         return [CreateTable(f"create {m.name}", m, tags) for m in measurements]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import starmap
 from operator import attrgetter
@@ -105,6 +105,8 @@ def line_of(kind: str, query: Query) -> bytes:
 def _plain(name: str, value: Any) -> tuple[str, Any]:
     if name == "measurement":
         return name, value.name
+    if name == "where":
+        return name, [{key: part for key, part in asdict(one).items() if part is not None} for one in value]
     return name, [value.start_ns, value.end_ns] if name == "window" else value
 
 
@@ -208,10 +210,14 @@ def _tagged_of(of: Measurement, tag: Any, values: Any) -> Tagged:
     return Tagged(tag, tuple(values))
 
 
-def _condition_of(of: Measurement, field: Any, comparison: Any, value: Any) -> Condition:
+def _condition_of(of: Measurement, field: Any, comparison: Any, value: Any, label: Any = None) -> Condition:
     if field not in of.field_names or comparison not in get_args(Comparator) or type(value) not in {int, float}:
         raise ValueError("where has conditions of a field, a comparison and a number")
-    return Condition(field, comparison, value)
+    labels = of.labels([field]).get(field)
+    wanted = labels[int(value)] if labels and value in range(len(labels)) else None
+    if label != wanted or (labels and wanted is None):
+        raise ValueError(f"{field} has no value {label!r} of the number {value!r}")
+    return Condition(field, comparison, value, label)
 
 
 def _expect_tag(of: Measurement, tag: Any) -> None:

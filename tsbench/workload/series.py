@@ -161,7 +161,7 @@ class FieldSimulator:
         return parts[0] if len(parts) == 1 else np.hstack(parts)
 
     def _column(self, values: Floats, kind: Kind) -> NDArray[Any]:
-        if kind is Kind.INT:
+        if kind is not Kind.FLOAT:
             return values.astype(np.int64, order="C").ravel()
         if self._decimals is None:
             return values.astype(np.float64, order="C").ravel()

@@ -6,8 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from tsbench.encode import pgcopy, sql
-from tsbench.model import WriteMode
+from tsbench.model import Kind, WriteMode
 from tsbench.targets.base import Payload, Statement, Unsupported, expressible
 from tsbench.targets.sql import ColumnTypes, SqlSchema, SqlText, column_names, fields, insert, names, quoted
 
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -117,9 +118,14 @@ def _arrow(batch: Batch) -> pa.Table:
     columns = {"time": pa.array(_times(batch))}
     if m.tags:
         columns["tags_id"] = pa.array(batch.series)
-    columns |= {
-        f"field {i}": pa.array(batch.fields[field.name], from_pandas=field.nullable) for i, field in enumerate(m.fields)
-    }  # from pandas: NaN is NULL
+    for i, field in enumerate(m.fields):
+        values = batch.fields[field.name]
+        if field.kind is Kind.TEXT:
+            columns[f"field {i}"] = pa.DictionaryArray.from_arrays(pa.array(values), field.texts)
+        elif field.kind is Kind.BOOL:
+            columns[f"field {i}"] = pa.array(values.astype(np.bool_))
+        else:
+            columns[f"field {i}"] = pa.array(values, from_pandas=field.nullable)  # from pandas: NaN is NULL
     if m.own_tags:
         columns["additional_tags"] = pa.DictionaryArray.from_arrays(pa.array(batch.series), sql.own_tags_json(batch))
     return pa.table(columns)

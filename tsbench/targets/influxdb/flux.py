@@ -218,7 +218,10 @@ def _newest(m: Measurement) -> list[str]:
 
 def _condition(condition: Condition) -> str:
     comparison = "==" if condition.comparison == "=" else condition.comparison
-    return f"{_column(condition.field)} {comparison} {number(condition.value)}"
+    value = condition.operand
+    if isinstance(value, bool):
+        return f"{_column(condition.field)} {comparison} {str(value).lower()}"
+    return f"{_column(condition.field)} {comparison} {text_literal(value) if isinstance(value, str) else number(value)}"
 
 
 def _kept(query: Raw | Latest) -> str:
@@ -278,7 +281,7 @@ def _stored(table: _Table, columns: tuple[str, ...], of_tags: tuple[str, ...]) -
 
     def column(name: str) -> Sequence[Any]:
         kind, values = table.get(name, ("", (None,) * len(table["_time"][1])))
-        return _typed(kind, values) if kind in _NUMBERS or name == "_time" else values
+        return _typed(kind, values) if kind in _VALUES or name == "_time" else values
 
     names = [name.removeprefix(_TAG) for name in others]
     texts = [others_text(dict(zip(names, row, strict=True))) for row in zip(*map(column, others), strict=True)]
@@ -309,7 +312,9 @@ def _tables(text: str) -> Iterator[tuple[list[str], list[str], list[list[str]]]]
         yield types, names, rows
 
 
-_NUMBERS: Mapping[str, Callable[[str], float]] = {"double": float, "long": int, "unsignedLong": int}
+_VALUES: Mapping[str, Callable[[str], float]] = {
+    "double": float, "long": int, "unsignedLong": int, "boolean": "true".__eq__
+}  # fmt: skip
 
 
 def _typed(kind: str, values: tuple[Any, ...]) -> Sequence[Any]:
@@ -319,7 +324,7 @@ def _typed(kind: str, values: tuple[Any, ...]) -> Sequence[Any]:
         stamps = np.array([value.removesuffix("Z") for value in values], dtype="datetime64[ns]")
         times: list[int] = stamps.astype(np.int64).tolist()
         return times
-    of = _NUMBERS.get(kind)
+    of = _VALUES.get(kind)
     if of is None:
         raise ValueError(f"a column of type '{kind}'")
     return [of(value) if value else None for value in values]

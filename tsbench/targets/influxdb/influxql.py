@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from tsbench.model import Aggregated, Analysis, Count, Latest, LatestBuckets, Query, Raw, Stored, Text
+from tsbench.model import Aggregated, Analysis, Count, Kind, Latest, LatestBuckets, Query, Raw, Stored, Text
 from tsbench.targets.base import Unsupported, text_in
 from tsbench.workload.own_text import filled
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
 
 
-_NO_NUMBERS = ("string", "boolean")
-"""The types of fields that the fields of a measurement do not have."""
+_NO_NUMBERS = {"string": Kind.TEXT, "boolean": Kind.BOOL}
+"""Types of values that are no numbers, each with the kind of the fields that have it."""
 
 
 def quoted(name: str) -> str:
@@ -60,9 +60,8 @@ def compile_query(query: Query) -> str:
             select, where, rest = "*", _bounds(query), ["GROUP BY *"]
             if query.limit is not None:
                 # With GROUP BY it would be a limit per series. The star leaves out what has another type elsewhere.
-                select = ", ".join(
-                    ["*", *(f"{quoted(name)}::{kind}" for name in m.field_names for kind in _NO_NUMBERS)]
-                )
+                others = [(f.name, name) for f in m.fields for name, kind in _NO_NUMBERS.items() if kind is not f.kind]
+                select = ", ".join(["*", *(f"{quoted(field)}::{kind}" for field, kind in others)])
                 rest = [f"LIMIT {int(query.limit)}"]
     if isinstance(query, Raw | Aggregated | Latest):
         where += _chosen(query)
@@ -129,7 +128,13 @@ def _aggregates(query: Aggregated | LatestBuckets) -> str:
 
 
 def _conditions(query: Raw | Aggregated) -> list[str]:
-    return [f"{quoted(one.field)} {one.comparison} {number(one.value)}" for one in query.where]
+    return [f"{quoted(one.field)} {one.comparison} {_operand(one.operand)}" for one in query.where]
+
+
+def _operand(value: float | str | bool) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return text_literal(value) if isinstance(value, str) else number(value)
 
 
 def _groups(query: Aggregated) -> list[str]:

@@ -35,7 +35,7 @@ _TYPES: Mapping[type, str] = {
     bson.DatetimeMS: "date", bson.ObjectId: "ObjectId", dict: "document", list: "array", type(None): "null",
     bson.Decimal128: "decimal",
 }  # fmt: skip
-_FIELD_TYPES = {Kind.FLOAT: "double", Kind.INT: "int64"}
+_FIELD_TYPES = {Kind.FLOAT: "double", Kind.INT: "int64", Kind.TEXT: "string", Kind.BOOL: "bool"}
 _TWICE = "names that come twice"
 
 

@@ -213,9 +213,9 @@ _COMPARISONS = {">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte", "=": "$eq"}
 
 def _where(query: Raw | Aggregated) -> PipelineStage:
     """Return the conditions on fields; several on one field stand together."""
-    conditions: dict[str, dict[str, float]] = {}
+    conditions: dict[str, dict[str, float | str | bool]] = {}
     for one in query.where:
-        conditions.setdefault(plain(one.field), {})[_COMPARISONS[one.comparison]] = one.value
+        conditions.setdefault(plain(one.field), {})[_COMPARISONS[one.comparison]] = one.operand
     return conditions
 
 

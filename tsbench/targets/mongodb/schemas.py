@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsbench.encode import bson_columns, bson_hours
 from tsbench.encode.bson_columns import MEASUREMENT, TIME
-from tsbench.targets.base import Operation, Payload, Schema, Statement, expect_all_fields, expressible
+from tsbench.targets.base import NUMBERS, Operation, Payload, Schema, Statement, expect_all_fields, expressible
 from tsbench.targets.mongodb.commands import MAX_BYTES, MAX_DOCUMENTS, CommandPiece
 from tsbench.targets.mongodb.pipelines import (
     HOUR_PATH,
@@ -152,6 +152,7 @@ class ValueSchema(DocumentSchema):
     A point is acknowledged if all of its values are. The indexes begin with the measurement.
     """
 
+    kinds = NUMBERS
     pipeline: ClassVar[Pipeline] = ValuePipeline()
 
     def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
@@ -175,6 +176,7 @@ class HourSchema(DocumentSchema):
     one of the same time.
     """
 
+    kinds = NUMBERS
     verb: ClassVar[str] = "update"
     pipeline: ClassVar[Pipeline] = HourPipeline()
 

@@ -251,6 +251,7 @@ def _array_insert(batch: Batch) -> Payload:
     """Return all rows as one INSERT with an array per column."""
     m = batch.measurement
     types = {"time": "timestamptz", "tags_id": "int", OWN_TAGS: "jsonb"}
+    types |= {field.name: "bool" if field.kind is Kind.BOOL else "text" for field in m.fields if field.labels}
     kinds = (types.get(name, "float8") for name in column_names(m))
     arrays = ", ".join(f"{_mark(n)}::{kind}[]" for n, kind in enumerate(kinds, start=1))
     text = f"INSERT INTO {quoted(m.name)} ({names(column_names(m))}) SELECT * FROM unnest({arrays})"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PREFIX = "tsbench_"
 """What the names of all our tables begin with."""
-_TYPES = {Kind.FLOAT: "DOUBLE", Kind.INT: "LONG"}
+_TYPES = {Kind.FLOAT: "DOUBLE", Kind.INT: "LONG", Kind.TEXT: "VARCHAR", Kind.BOOL: "BOOLEAN"}
 _NO_INT = np.iinfo(np.int64).min
 
 
@@ -67,6 +67,10 @@ class QuestText(SqlText):
     def among(self, column: str, keys: Sequence[str]) -> str:
         """Return the condition; an empty list needs another one than FALSE, which SAMPLE BY does not take."""
         return super().among(column, keys) if keys else f"{column} IN ('') AND {column} NOT IN ('')"
+
+    def aggregate(self, function: str, column: str, kind: Kind) -> str:
+        """Return the aggregate; a boolean is never missing, and QuestDB does not count one."""
+        return "count()" if kind is Kind.BOOL else super().aggregate(function, column, kind)
 
     def grouping(self, query: Aggregated) -> list[str]:
         """Return SAMPLE BY for buckets; the tags beside it group the rows, too."""
@@ -132,6 +136,8 @@ class QuestSchema(LineSchema):
         for field in batch.measurement.fields:
             if field.kind is Kind.INT and np.any(batch.fields[field.name] == _NO_INT):
                 raise Unsupported(f"QuestDB stores {_NO_INT} as no value (field {field.name})")
+            if odd := next((text for text in field.texts if "\\" in text), None):
+                raise Unsupported(f"QuestDB drops the backslash of the text {odd!r} (field {field.name})")
         return LineSchema.encode_each(self, batch, points, mode)
 
     def compile(self, query: Query) -> Statement:

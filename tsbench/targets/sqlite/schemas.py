@@ -64,7 +64,7 @@ class SqliteSchema(SqlSchema):
     name: str
     clustered: bool
     types: ClassVar = ColumnTypes(
-        "INTEGER NOT NULL", "INTEGER NOT NULL", "REAL", "INTEGER", "TEXT", "INTEGER PRIMARY KEY", "TEXT"
+        "INTEGER NOT NULL", "INTEGER NOT NULL", "REAL", "INTEGER", "TEXT", "INTEGER PRIMARY KEY", "TEXT", "INTEGER"
     )
     max_parameters: ClassVar = 32_766  # default of SQLITE_MAX_VARIABLE_NUMBER; some distributions allow more
 

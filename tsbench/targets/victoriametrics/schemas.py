@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsbench.model import Aggregated, Analysis, Count, Kind, Latest, LatestBuckets, Raw, Stored, Text
-from tsbench.targets.base import Operation, Statement, Unsupported, expect_all_fields, text_in
+from tsbench.targets.base import NUMBERS, Operation, Statement, Unsupported, expect_all_fields, text_in
 from tsbench.targets.http import LineSchema
 from tsbench.workload.own_text import filled
 
@@ -69,6 +69,7 @@ class FieldsSchema(LineSchema):
 
     name: str
     keeps_duplicates = True
+    kinds = NUMBERS
     nulls = frozenset()  # `expect_all_fields`
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
