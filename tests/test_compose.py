@@ -63,7 +63,7 @@ def workflow(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_workflow_of_the_docs_fits_githubs_schema_and_keeps_a_baseline(workflow: Path, tmp_path: Path):
     assert found_wrong(workflow, "github-workflows") == ""
     (job,) = loaded(workflow)["jobs"].values()

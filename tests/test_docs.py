@@ -205,7 +205,7 @@ def loaded(warm_locust: WarmLocust, words: list[str]) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_commands_of_locust_are_understood_with_the_locustfile_that_they_name(
     warm_locust: WarmLocust, subtests: pytest.Subtests
 ) -> None:

@@ -98,7 +98,7 @@ def test_a_campaign_that_is_killed_leaves_data_that_nobody_goes_on_with(place: P
     assert Command(place, "tsbench", "cleanup", str(kept)).wait() == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.postgres
 @pytest.mark.parametrize("who", ["server", "keeper"])
 def test_a_server_or_a_keeper_that_was_killed_leaves_no_process_and_is_named(place: Path, who: str) -> None:
@@ -112,7 +112,7 @@ def test_a_server_or_a_keeper_that_was_killed_leaves_no_process_and_is_named(pla
     assert not [*kept.glob("*.server")]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.postgres
 def test_ctrl_c_in_a_run_that_was_to_keep_its_database_keeps_none(place: Path) -> None:
     command = started(place, "--keep", *POSTGRES, "--set", "drive.duration=60s")

@@ -72,7 +72,7 @@ case = [
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_repeats_are_listed_as_the_scenario_has_them_and_compared_where_they_did_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,7 +23,7 @@ def embedded(postgres_server: PostgresServer) -> None:
     """Skip the test without the embedded PostgreSQL."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.postgres
 def test_rows_of_a_lost_load_process_are_judged_as_such(tmp_path: Path, embedded: None) -> None:
     """Its ledger lacks the writes since its last flush, which are stored, and which answers under load had."""

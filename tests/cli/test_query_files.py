@@ -238,7 +238,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     says(complaint(command.stderr), "interrupted by the user", "queries were answered")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.postgres
 @pytest.mark.parametrize(("command", "phase"), [("load", "load"), ("query", "measure")])
 def test_a_server_that_dies_ends_the_command_in_one_line(

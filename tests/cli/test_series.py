@@ -62,7 +62,7 @@ def test_a_page_begins_with_the_findings_of_all_and_leads_to_their_reports(tmp_p
     assert all((place / name / "report.html").exists() for name in names)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_scenario_that_cannot_run_is_named_and_the_others_run(tmp_path: Path) -> None:
     files = [
         written(tmp_path, "away", "postgres", 'endpoint = "postgresql://me@127.0.0.1:1/tsbench"\n'),
@@ -81,7 +81,7 @@ def test_a_scenario_that_cannot_run_is_named_and_the_others_run(tmp_path: Path) 
     assert (place / "report.html").read_text(encoding="utf-8") == page
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_ctrl_c_says_how_all_go_on_and_they_do(tmp_path: Path) -> None:
     files = [written(tmp_path, "one"), written(tmp_path, "two", "duckdb")]
     with nothing_left():

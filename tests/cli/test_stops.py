@@ -77,6 +77,7 @@ sys.exit(start())
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_second_signal_takes_no_line_away(place: Path, number: signal.Signals) -> None:
     script = WHEN_IMPORTING.format(number=int(number))

@@ -73,7 +73,7 @@ def locked(server: PostgresServer, mode: str) -> Iterator[None]:
 # --- what is locked
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.postgres
 def test_a_locked_table_fails_its_cell_and_the_next_one_is_run(place: Path, own_server: PostgresServer) -> None:
     first = started(place, *at(own_server))
@@ -127,7 +127,7 @@ def test_a_helper_process_obeys_the_limits_of_its_run(place: Path, own_server: P
 # --- servers that are lost
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.postgres
 def test_an_external_server_lost_while_it_is_measured_leaves_figures_and_the_next_cell_is_tried(
     place: Path, own_server: PostgresServer

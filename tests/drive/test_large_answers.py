@@ -47,7 +47,7 @@ def test_an_answer_of_a_server_begins_arrives_and_is_converted(tmp_path: Path, p
     assert re.search(row, text_of_report(tmp_path), re.DOTALL)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_call_in_the_process_has_no_first_bytes(tmp_path: Path) -> None:
     summary = run(tmp_path, large(name="sqlite"))
     found = summary["measured"]["ops"]["raw-all"]

@@ -92,7 +92,7 @@ def test_both_callers_leave_the_same_parts(place: Path) -> None:
     expect_the_same(from_locust(place, "sqlite"), from_scenario(place, "sqlite"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.postgres
 def test_both_callers_leave_the_same_parts_of_a_server(embedded: None, place: Path) -> None:
     expect_the_same(from_locust(place, "postgres"), from_scenario(place, "postgres"))

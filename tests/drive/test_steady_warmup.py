@@ -68,7 +68,7 @@ def test_the_measured_window_begins_when_the_rate_has_settled(
     assert summary["durations_s"]["check"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_rate_that_never_settles_is_measured_after_the_limit_and_the_summary_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

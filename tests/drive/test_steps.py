@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("processes", [1, 2])
 def test_users_that_are_too_many_go_at_once(tmp_path: Path, processes: int) -> None:
     steps = [{"users": 40, "duration": "3s"}, {"users": 2, "duration": "4s"}]

@@ -81,7 +81,7 @@ class Bare:
         return code, content(status), content(summary)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_users_begin_as_they_are_spawned_even_if_the_ramp_outlasts_the_run(place: Path) -> None:
     run = Bare(place, "-u", "600", "-r", "1", "-t", "600s", "--warmup", "1s")
     run.until_measured()
@@ -104,7 +104,7 @@ def slow(environment, **_):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_run_time_begins_with_the_first_user_however_long_the_workers_take_to_spawn_one(place: Path) -> None:
     slow = place / "slow.py"
     slow.write_text((LOCUSTFILES / "sqlite.py").read_text() + SLOW)
@@ -148,7 +148,7 @@ def test_a_lost_worker_is_named(place: Path) -> None:
     assert summary["measured"]["ops"]["write-1"]["count"] > 10
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("limit_s", [60, 6_000])
 def test_a_run_that_lost_all_workers_ends_by_itself_and_is_summarised(place: Path, limit_s: int) -> None:
     run = Bare(place, "-u", "4", "-r", "4", "-t", f"{limit_s}s", "--processes", "2", "--stop-timeout", "1")
@@ -291,7 +291,7 @@ def test_ctrl_c_while_checking_keeps_what_was_measured(place: Path, number: sign
     assert "answers" not in summary["validity"]["checks"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_data_that_one_process_at_a_time_may_open_is_loaded_driven_and_checked_in_turn(place: Path) -> None:
     run = Bare(place, "-u", "2", "-r", "2", "-t", "600s", target="duck")
     run.until_measured()
@@ -301,6 +301,7 @@ def test_data_that_one_process_at_a_time_may_open_is_loaded_driven_and_checked_i
     assert summary["answers"]["checked"] > 0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("words", [("--processes", "2"), ("--master",)], ids=" ".join)
 def test_several_load_processes_are_refused_where_one_may_open_the_data(place: Path, words: tuple[str, ...]) -> None:
     run = Bare(place, "-u", "2", "-t", "3s", *words, target="duck")

@@ -40,6 +40,7 @@ def marks_of(database: str, fault: Fault) -> tuple[pytest.MarkDecorator, ...]:
         *MARKS[database],
         *((pytest.mark.root,) if fault.of_root else ()),
         *((pytest.mark.every_user,) if differs else ()),
+        *(() if FIRST.get(fault.name) == database else (pytest.mark.nightly,)),
     )
 
 
@@ -50,6 +51,13 @@ QUICK = [
     if fault.quick and (faults is not nodes.FAULTS or database == "PostgreSQL, three nodes")
 ]
 """The quick ones; those of three nodes, which are about the nodes and not the database, with the quicker of the two."""
+AT_ONCE = {
+    "load process killed (SIGKILL)", "SIGTERM in the measurement", "disk full in the load",
+    "server killed in the measurement", "server suspended in the measurement", "Ctrl-C twice in the load",
+    "lie: 1 of 10 writes acknowledged and not stored", "a node that does not come back",
+}  # fmt: skip
+"""What is carried out at each submission, on the first database that has it; the other quick ones nightly."""
+FIRST = {name: next(database for database, fault in QUICK if fault.name == name) for name in AT_ONCE}
 
 
 def test_eighty_faults_are_known_by_different_names() -> None:
@@ -78,7 +86,10 @@ def test_a_fault_is_named_and_leaves_nothing_behind(database: str, fault: Fault)
     assert result.wrong == [], result.line
 
 
-FIVE = [pytest.param(m, marks=MARKS[m.database], id=m.text) for m in moments(10, seed=29)[5:]]
+FIVE = [
+    pytest.param(m, marks=[*MARKS[m.database], *([pytest.mark.nightly] if number > 1 else [])], id=m.text)
+    for number, m in enumerate(moments(10, seed=29)[5:])
+]
 """Ctrl-C twice while something of a run's start, load, settling, cold start and checks goes on, a database each."""
 
 

@@ -60,7 +60,10 @@ class _Echo(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(params=[(), ("/ping", "/health", "/api/v2/buckets", "/api/v2/orgs", "/query")], ids=["all", "later"])
+LATER = ("/ping", "/health", "/api/v2/buckets", "/api/v2/orgs", "/query")
+
+
+@pytest.fixture(params=[pytest.param((), marks=pytest.mark.nightly), LATER], ids=["all", "later"])
 def echo(request: pytest.FixtureRequest) -> Iterator[ThreadingHTTPServer]:
     """A server that repeats what it was sent: to the first request, or only to those after the connection's checks."""
     handler = type("Handler", (_Echo,), {"fine": request.param, "asked": []})
@@ -81,7 +84,10 @@ ENDPOINTS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ENDPOINTS)
+@pytest.mark.parametrize(
+    "target",
+    [pytest.param(name, marks=[] if name == "influxdb2" else [pytest.mark.nightly]) for name in ENDPOINTS],
+)
 def test_no_output_of_any_command_has_the_secret(target: str, echo: ThreadingHTTPServer, tmp_path: Path) -> None:
     expect_untold(target, ENDPOINTS[target].format(echo.server_address[1]), tmp_path)
     assert any(echo.RequestHandlerClass.asked)  # type: ignore[attr-defined] # the secret was sent
@@ -202,7 +208,9 @@ TELLERS: dict[str, tuple[str, str, Callable[[Channel], None]]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("who", TELLERS)
+@pytest.mark.parametrize(
+    "who", [pytest.param(who, marks=[] if who == "postgres, later" else [pytest.mark.nightly]) for who in TELLERS]
+)
 def test_what_servers_of_other_protocols_say_is_told_without_the_secret(who: str, tmp_path: Path) -> None:
     target, endpoint, serve = TELLERS[who]
     with FakeServer(serve) as server:

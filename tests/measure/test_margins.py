@@ -35,7 +35,7 @@ def correlated(rng: np.random.Generator, seconds: int, ops: int = 100, memory: f
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("seconds", [60, 200])
 @pytest.mark.parametrize("memory", [0.0, 0.5, 0.9])
 def test_the_margin_of_p99_covers_that_of_a_run_ten_times_as_long(seconds, memory):

@@ -285,6 +285,7 @@ def test_a_postgres_that_is_killed_and_starts_again_has_all_that_it_acknowledged
     assert "kill and restart at 3." in said
 
 
+@pytest.mark.nightly
 @pytest.mark.victoria
 def test_a_victoriametrics_that_is_killed_has_lost_what_it_had_not_flushed(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
@@ -316,7 +317,7 @@ def _with_name(place: Path) -> list[psutil.Process]:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.postgres
 @pytest.mark.parametrize("do", ["kill", "pause"])
 def test_ctrl_c_while_the_server_is_away_leaves_nothing_behind(tmp_path: Path, do: str) -> None:
@@ -333,7 +334,7 @@ def test_ctrl_c_while_the_server_is_away_leaves_nothing_behind(tmp_path: Path, d
     assert not list(tmp_path.glob("results/*/*/server"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.postgres
 def test_a_server_that_does_not_come_back_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)

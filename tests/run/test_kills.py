@@ -15,14 +15,20 @@ from tsbench.errors import UserMistake
 if TYPE_CHECKING:
     from pathlib import Path
 
+AT_ONCE = {"PostgreSQL, two standbys have applied it, primary comes back"}
+"""What is carried out at each submission; the other quick ones nightly."""
 MARKS = {"victoriametrics": "victoria", "influxdb1": "influxdb-1.8", "mariadb": "galera", "postgres": "postgres"}
+
+
+def nightly(name: str) -> list[pytest.MarkDecorator]:
+    return [] if name in AT_ONCE else [pytest.mark.nightly]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "at_s"),
     [
-        pytest.param(name, MOMENTS[number], id=name, marks=getattr(pytest.mark, MARKS[case.target]))
+        pytest.param(name, MOMENTS[number], id=name, marks=[getattr(pytest.mark, MARKS[case.target]), *nightly(name)])
         for number, (name, case) in enumerate(CASES.items())
         if case.quick
     ],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import complaint, says
-from tests.scenario.test_use_case import SCENARIO, TARGETS, answers_of_a_run, world
+from tests.scenario.test_use_case import MARKS, SCENARIO, answers_of_a_run, world
 from tsbench.cli.main import main
 from tsbench.errors import UserMistake
 from tsbench.scenario.use_case import read_use_case
@@ -22,10 +22,15 @@ TEXT = WORKS.read_text(encoding="utf-8")
 OF_WORKS = SCENARIO.replace("pumps.toml", "works.toml")
 OF_WORKS = OF_WORKS[: OF_WORKS.index('[[op]]\nquery = "hot-pumps"')]
 OF_WORKS += '[[op]]\nquery = "site-minutes"\n[[op]]\nquery = "fastest"\n'
+EACH = [
+    pytest.param(name, marks=[*([getattr(pytest.mark, MARKS[name])] if name in MARKS else []),
+                              *([] if name in {"sqlite", "postgres"} else [pytest.mark.nightly])])
+    for name in ("sqlite", "duckdb", *MARKS)
+]  # fmt: skip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", EACH)
 def test_own_words_are_answered_and_checked_on_every_database(
     target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,7 +36,7 @@ from tsbench.workload import queries
 from tsbench.workload.world import World
 
 if TYPE_CHECKING:
-    from tsbench.model import Batch
+    from tsbench.model import Batch, Query
 
 PUMPS = Path(__file__).parent / "data" / "pumps.toml"
 TEXT = PUMPS.read_text(encoding="utf-8")
@@ -264,7 +264,7 @@ def test_a_text_or_boolean_that_is_another_is_found_and_named(query: str) -> Non
     pump = of.measurements[0]
     gold = Gold(Feed(of, 10, 100), np.zeros(0, LEDGER_DTYPE), keeps_duplicates=True)
     names = ("state", "open", "temp")
-    asked = {"rows": Raw(pump, names, gold.loaded), "newest": Latest(pump, names), "stored": Stored(pump)}[query]
+    asked: Query = {"rows": Raw(pump, names, gold.loaded), "newest": Latest(pump, names), "stored": Stored(pump)}[query]  # type: ignore[assignment]  # of three types
     key = MemorySession(KEEP)
     for stream in range(2):
         for batch in of.batches(stream, points=1_000, last_tick=10, only=["pump"]):

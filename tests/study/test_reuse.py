@@ -115,7 +115,7 @@ def test_after_ctrl_c_nothing_stands_and_the_resumed_campaign_loads_again(tmp_pa
     assert not [*results.glob("*.server")]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.postgres
 def test_a_server_stores_a_load_with_disorder_once_and_that_of_a_killed_server_again(tmp_path: Path) -> None:
     def kill(number: int) -> None:

@@ -129,7 +129,7 @@ def scenario(place: Path, *, lines: str = "", tables: str = AXES) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_campaign_runs_the_steps_goes_on_after_ctrl_c_and_names_its_end(tmp_path: Path) -> None:
     from tsbench.run.phases import Quiet
 

@@ -92,7 +92,7 @@ def expect_stored(kind: Kind, schema: Schema, endpoint: str, size: int) -> None:
             assert sum(session.sizes([CPU]).values()) == pytest.approx(size, rel=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @of(KINDS)
 def test_what_was_acknowledged_survives_a_kill_and_a_cold_start(
     own_server: Callable[[Any], Any], tmp_path: Path, kind: Kind

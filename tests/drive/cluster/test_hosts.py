@@ -195,6 +195,7 @@ def test_workers_on_other_hosts_have_the_kernels_stamps(hosts, tmp_path, server)
     assert written["service_ns"]["p50"] / 1e6 == pytest.approx(own_ms, rel=0.05, abs=2)
 
 
+@pytest.mark.nightly
 def test_a_worker_whose_way_to_the_server_is_longer_has_longer_times_by_just_that(hosts, tmp_path, server):
     """Each host has a door at the same address of its own loopback; that of the second worker is slow."""
     with ExitStack() as stack:
@@ -210,6 +211,7 @@ def test_a_worker_whose_way_to_the_server_is_longer_has_longer_times_by_just_tha
     assert slow_ms - quick_ms > FINE_DELAY_MS - 0.3
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("phase", ["warm-up", "middle"])
 def test_a_worker_that_is_killed_is_reported_with_its_streams_and_the_rest_goes_on(hosts, tmp_path, server, phase):
     more = ["--warmup", "5s"] if phase == "warm-up" else []
@@ -224,6 +226,7 @@ def test_a_worker_that_is_killed_is_reported_with_its_streams_and_the_rest_goes_
     assert code == 1
 
 
+@pytest.mark.nightly
 def test_a_worker_that_is_killed_while_the_checks_run_has_told_all_before(hosts, tmp_path, server):
     summary, code, log = distributed(hosts, tmp_path, server, blind=True, kill="checks")
     assert "Traceback" not in log
@@ -233,6 +236,7 @@ def test_a_worker_that_is_killed_while_the_checks_run_has_told_all_before(hosts,
     assert code == (1 if disturbances(summary) else 0), summary["validity"]
 
 
+@pytest.mark.nightly
 def test_a_master_does_not_wait_for_a_worker_that_is_lost_before_it_came(hosts, tmp_path, server):
     more = ["--expect-workers-max-wait", "20"]
     _, code, log = distributed(hosts, tmp_path, server, blind=False, kill="start", more=more)

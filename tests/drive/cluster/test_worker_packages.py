@@ -74,7 +74,7 @@ def test_reports_packages_are_not_among_a_workers() -> None:
     assert "psycopg" not in refused("postgres")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.postgres
 @pytest.mark.parametrize(("target", "extra"), [("postgres", "postgres"), ("null", "")])
 def test_a_worker_takes_part_with_its_own_dependencies_alone(place: Path, target: str, extra: str) -> None:

@@ -89,7 +89,7 @@ def test_an_encoder_that_takes_100_ms_per_write_moves_no_percentile(encoder, act
         assert found["p90"] < 100 * MS or limit["disturbed"]  # which delays the encoder until no write is left
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_users_of_a_closed_loop_that_wait_for_the_encoder_measure_the_load_generator(encoder) -> None:
     summary = run(encoder("sleep", 0.2), writes({"write": 500}, users=4, wait="0s", warmup="2s", duration="4s"))
     found = summary["measured"]["write"]
@@ -99,7 +99,7 @@ def test_users_of_a_closed_loop_that_wait_for_the_encoder_measure_the_load_gener
     assert "for writes to be encoded" in summary["validity"]["reason"] or summary["limit"]["disturbed"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_arrivals_that_wait_for_the_encoder_are_the_load_generators_delay(encoder) -> None:
     drive = {**OPEN, "rate": 10, "warmup": "4s", "duration": "4s", "stop_timeout": "1s"}
     summary = run(encoder("sleep", 0.2), writes({"write": 500}, **drive))  # the encoder makes 5 a second

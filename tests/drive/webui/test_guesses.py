@@ -34,7 +34,7 @@ def test_one_source_may_mistype_and_then_gets_two_guesses_a_minute() -> None:
     assert guesses_in(600, one_network) < 40, "the addresses of one customer are one source"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_many_sources_together_get_one_guess_a_second() -> None:
     assert 600 <= guesses_in(600, [f"10.0.{n // 250}.{n % 250}" for n in range(300)]) <= 640
 

@@ -213,7 +213,7 @@ def sparse(least_ns: int, count: int) -> SparseHistogram:
     return SparseHistogram.recorded(least_ns + np.arange(count) * least_ns // 1_000)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["op|service", "lag", "causes", "cpu", "processes"])
 def test_a_process_that_reports_without_end_makes_the_history_shorter_not_longer(
     kind: str, monkeypatch: pytest.MonkeyPatch

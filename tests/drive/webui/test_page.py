@@ -78,6 +78,7 @@ def test_a_ramp_is_seen_moving_in_every_tab_and_its_report_opens(
 STATUS = "document.getElementById('tsb-status').innerText"
 
 
+@pytest.mark.nightly
 @pytest.mark.chromium
 def test_the_page_says_what_the_report_says_and_a_second_test_has_other_classes_and_parameters(
     served: Callable[..., Served], chromium: Browser, tmp_path: Path
@@ -159,6 +160,7 @@ def compact(text: str) -> str:
     return "".join(text.split())
 
 
+@pytest.mark.nightly
 @pytest.mark.chromium
 def test_the_charts_have_a_page_of_their_own_too(served: Callable[..., Served], chromium: Browser) -> None:
     locust = served()
@@ -169,7 +171,7 @@ def test_the_charts_have_a_page_of_their_own_too(served: Callable[..., Served], 
     assert chromium.errors == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_workers_send_adds_up_to_what_their_files_say(served: Callable[..., Served], tmp_path: Path) -> None:
     locust = served("--processes", "2")
     wait_until(lambda: locust.get("/worker-count").json()["worker_count"] == 2, "two workers")
@@ -195,7 +197,7 @@ def seconds(locust: Served, more: int) -> None:
     wait_until(lambda: len({row["second"] for row in locust.live()["seconds"]} - seen) >= more, f"{more} more seconds")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_users_that_were_added_to_a_running_test_are_in_its_report_and_the_host_tab_says_what_the_verdict_says(
     served: Callable[..., Served], tmp_path: Path
 ) -> None:
@@ -264,7 +266,7 @@ def test_a_password_in_the_form_is_refused_and_shown_nowhere(served: Callable[..
     assert locust.live()["trouble"] == ""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_mistake_in_the_form_does_not_end_the_workers(served: Callable[..., Served], tmp_path: Path) -> None:
     (tmp_path / "a.db").write_text("no database, which is found only when the test is prepared" * 100)
     locust = served("--processes", "2", "--endpoint", f"sqlite://{tmp_path / 'a.db'}")

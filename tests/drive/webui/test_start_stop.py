@@ -115,7 +115,7 @@ def test_stop_ends_the_storing_of_first_data_in_any_test_and_the_report_waits_fo
     assert "All users spawned" in locust.log()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_stop_ends_the_storing_of_first_data_with_workers_too(served: Callable[..., Served], tmp_path: Path) -> None:
     locust = served("--processes", "2")
     wait_until(lambda: locust.get("/worker-count").json()["worker_count"] == 2, "two workers")

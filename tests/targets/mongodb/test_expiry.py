@@ -31,6 +31,7 @@ DEADLINE_S = 240
 """MongoDB looks for expired documents every minute."""
 
 
+@pytest.mark.nightly
 def test_rows_that_the_server_deleted_since_they_were_old_are_no_loss(mongodb_endpoint: str, tmp_path: Path) -> None:
     after_s = (TICKS - EXPIRED) * INTERVAL_S + INTERVAL_S // 2
     start_ns = (int(time.time()) - TICKS * INTERVAL_S) * NS_PER_S
