@@ -14,7 +14,8 @@ import numpy as np
 
 from tsbench.model import Field, Kind
 from tsbench.run.file_letters import EXACT, Letters, Odd
-from tsbench.run.point_files import Lines, read_lines, unescaped
+from tsbench.run.line_grammar import unescaped
+from tsbench.run.point_files import Lines, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -151,9 +152,16 @@ class Outline:
         return firsts
 
 
+def _is_text(data: bytes) -> bool:
+    try:
+        return data.isascii() or bool(data.decode())
+    except UnicodeDecodeError:
+        return False
+
+
 def outline(lines: Lines) -> Outline:
     """Return the form of lines; raises `Odd` if one of them has certainly another than `name,tags fields time`."""
-    if b"\\" in lines.data or b'"' in lines.data:
+    if b"\\" in lines.data or b'"' in lines.data or not _is_text(lines.data):
         raise Odd
     letters = Letters(lines.data, b" ")
     marks = letters.marks(b", =\n")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tsbench.encode.text_columns import TextPart, Texts
+from tsbench.run.line_grammar import MOST_TIME_NS, is_number, is_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -184,15 +185,17 @@ class Letters:
     def _read_one_by_one(
         self, starts: Places, ends: Places, marked: NDArray[np.bool_], rest: Places, numbers: ParsedNumbers, first: int
     ) -> None:
-        """Read numbers with an exponent, more than 15 digits or other forms that Python knows."""
+        """Read numbers with an exponent or more than 15 digits."""
         try:
+            if not all(map(is_number, self._texts(starts[rest], ends[rest]))):  # Python knows other forms
+                raise Odd
             whole = rest[marked[rest]]
             texts = self._texts(starts[whole], ends[whole] - 1)
             numbers.integers[first + whole] = np.array([*map(int, texts)], dtype=np.int64)
             numbers.floats[first + whole] = numbers.integers[first + whole]
             broken = rest[~marked[rest]]
             floats = np.array([*map(float, self._texts(starts[broken], ends[broken]))])
-        except (ValueError, OverflowError):
+        except OverflowError:
             raise Odd from None
         if not np.isfinite(floats).all():
             raise Odd
@@ -218,8 +221,13 @@ class Letters:
                 values += value * scale
         np.negative(values, out=values, where=minus)
         if len(rest := np.flatnonzero(~fine)):
+            texts = [*self._texts(starts[rest], ends[rest])]
             try:
-                values[rest] = np.array([*map(int, self._texts(starts[rest], ends[rest]))], dtype=np.int64)
-            except (ValueError, OverflowError):
+                if not all(map(is_time, texts)):
+                    raise Odd
+                values[rest] = np.array([*map(int, texts)], dtype=np.int64)
+            except OverflowError:
                 raise Odd from None
+        if len(values) and max(int(values.max()), -int(values.min())) > MOST_TIME_NS:
+            raise Odd
         return values

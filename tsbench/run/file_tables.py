@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import re
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tsbench.model import Batch, Codes, Field, Kind, Measurement
 from tsbench.run.file_columns import Points, PointTable
-from tsbench.run.point_files import Lines, matched, unescaped
+from tsbench.run.line_grammar import NotALine, is_skipped, kind_of, numbers_of, parsed_head, parts_of
+from tsbench.run.point_files import Lines
 from tsbench.text import printable, shortened
 
 if TYPE_CHECKING:
@@ -21,9 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tsbench.run.file_columns import Columns
-
-
-_VALUES = re.compile(rb"=[^, ]*")
+    from tsbench.run.line_grammar import ParsedLine
 
 
 class Refused(Exception):  # noqa: N818 - names what happened
@@ -52,12 +48,12 @@ class Tables:
     fields of the kinds `nulls` stay among the others of their measurement.
     """
 
-    def __init__(self, nulls: frozenset[Kind]) -> None:
+    def __init__(self, nulls: frozenset[Kind], kinds: frozenset[Kind] = frozenset(Kind)) -> None:
         self.shared: tuple[str, ...] = ()
         self.series: dict[tuple[str, ...], int] = {}
         self._of_head: dict[bytes, tuple[str, int]] = {}
         self._known: dict[str, _Known] = {}
-        self._nulls = nulls
+        self._nulls, self._held = nulls, kinds
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
@@ -92,50 +88,63 @@ class Tables:
 
     def _by_lines(self, lines: Lines) -> Points:
         """Read points line by line, those with the same fields together."""
-        plain = b"\\" not in lines.data and b'"' not in lines.data
-        parts = lines.data[:-1].replace(b"\n", b" ").split(b" ") if plain else matched(lines)
-        heads, texts, times = parts[0::3], parts[1::3], parts[2::3]
-        if not plain and (odd := next((i for i, text in enumerate(texts) if b'"' in text), None)) is not None:
-            raise Refused(odd, "a table holds numbers, not texts: leave the field out, or make it a tag")
-        numbers = {head: number for number, head in enumerate(dict.fromkeys(heads))}
-        head_of = np.array([*map(numbers.__getitem__, heads)])
-        self._note_heads([*numbers], head_of)
-        rows_of: dict[str, list[int]] = {}
-        for index, head in enumerate(heads):
-            rows_of.setdefault(self._of_head[head][0], []).append(index)
+        parsed: list[ParsedLine] = []
+        places: list[int] = []
+        for index, line in enumerate(lines.split()):
+            if is_skipped(line):
+                continue
+            try:
+                parsed.append(parts_of(line))
+            except NotALine as why:
+                raise Refused(index, str(why)) from None
+            places.append(index)
+        numbers = {head: number for number, head in enumerate(dict.fromkeys(one.head for one in parsed))}
+        head_of = np.array([numbers[one.head] for one in parsed], dtype=np.int64)
+        self._note_heads([*numbers], head_of, places)
+        groups: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+        for row, one in enumerate(parsed):
+            groups.setdefault((self._of_head[one.head][0], one.names), []).append(row)
         tables = []
-        for name, rows in rows_of.items():
-            for group in _groups(rows, _VALUES.sub(b"", b" ".join(texts[i] for i in rows)).split(b" ")):
-                fields = _fields(texts[group[0]])
-                self._note_fields(name, fields, group[0])
-                columns = _parsed([texts[i] for i in group], self._kinds(name), group)
-                tables.append(
-                    PointTable(name, np.array(group), _times([times[i] for i in group], group), fields, columns)
-                )
+        for (name, _), rows in groups.items():
+            fields = _fields(parsed[rows[0]], places[rows[0]])
+            self._note_fields(name, fields, places[rows[0]])
+            times = np.array([parsed[row].time_ns for row in rows], dtype=np.int64)
+            columns = _columns(parsed, rows, self._kinds(name), places)
+            tables.append(PointTable(name, np.array(rows), times, fields, columns))
         return Points([*numbers], head_of, tables, lambda: lines)
 
-    def _note_heads(self, heads: Sequence[bytes], head_of: NDArray[np.int64]) -> None:
-        """Add the measurements, tags and series of lines by their different first parts."""
-        new = {head: _parsed_head(head) for head in heads if head not in self._of_head}
+    def _note_heads(
+        self, heads: Sequence[bytes], head_of: NDArray[np.int64], places: Sequence[int] | None = None
+    ) -> None:
+        """Add the measurements, tags and series of lines by their different first parts.
+
+        `places` are the lines' indexes, where some are left out.
+        """
 
         def refused(head: bytes, why: str) -> Refused:
-            return Refused(int(np.flatnonzero(head_of == heads.index(head))[0]), why)
+            row = int(np.flatnonzero(head_of == heads.index(head))[0])
+            return Refused(row if places is None else places[row], why)
 
-        for head, (_, tags) in new.items():
-            if "" in tags:
-                raise refused(head, "its measurement and tags are not `name,tag=text,...`")
+        new = {}
+        for head in heads:
+            if head not in self._of_head:
+                try:
+                    new[head] = parsed_head(head)
+                except NotALine as error:
+                    raise refused(head, str(error)) from None
         if new and not self._known:
             first = next(iter(new.values()))[0]
             self.shared = _names(tags for name, tags in new.values() if name == first)
+        shared = {*self.shared}
         for head, (name, tags) in new.items():
             key = tuple(tags.get(tag, "") for tag in self.shared)
-            own = {tag: text for tag, text in tags.items() if tag not in self.shared}
+            own = {tag: text for tag, text in tags.items() if tag not in shared}
             known = self._known.get(name)
             if known is None:
                 others = _names(known_names for other, known_names in new.values() if other == name)
-                own_tags = tuple(tag for tag in others if tag not in self.shared)
+                own_tags = tuple(tag for tag in others if tag not in shared)
                 known = self._known[name] = _Known(Measurement(name, self.shared, (), own_tags))
-            if unknown := [tag for tag in own if tag not in known.measurement.own_tags]:
+            if unknown := [*(own.keys() - {*known.measurement.own_tags})]:
                 why = f"'{name}' had no tag '{unknown[0]}' before, and a table's tags are fixed"
                 raise refused(head, why)
             number = self.series.setdefault(key, len(self.series))
@@ -158,6 +167,8 @@ class Tables:
         new = [one for one in fields if one.name not in kinds]
         if new and known.parts:
             raise Refused(index, f"'{name}' had no field '{new[0].name}' before, and a table's fields are fixed")
+        if other := next((one for one in new if one.kind not in self._held), None):
+            raise Refused(index, f"{other.name} is {_A_KIND[other.kind]}, and this layout holds numbers only")
         if new:
             known.measurement = replace(known.measurement, fields=(*known.measurement.fields, *new))
 
@@ -202,49 +213,50 @@ def _apart(table: PointTable, nulls: frozenset[Kind]) -> Iterator[PointTable]:
         some = np.flatnonzero(which == number)
         fields = [one for one in table.fields if one.name not in lacks or not lacks[one.name][some[0]]]
         columns = {one.name: table.columns[one.name][some] for one in fields}
-        columns |= {one.name: columns[one.name].astype(np.int64) for one in fields if one.kind is Kind.INT}
+        columns |= {one.name: columns[one.name].astype(np.int64) for one in fields if one.kind is not Kind.FLOAT}
         yield PointTable(table.name, table.rows[some], table.time_ns[some], fields, columns)
 
 
-def _fields(text: bytes) -> list[Field]:
-    """Return the fields of a line."""
-    pairs = [pair.rsplit(b"=", 1) for pair in re.split(rb"(?<!\\),", text)]
-    return [Field(unescaped(name), Kind.INT if value.endswith(b"i") else Kind.FLOAT) for name, value in pairs]
-
-
-def _times(texts: Sequence[bytes], rows: Sequence[int]) -> NDArray[np.int64]:
+def _fields(line: ParsedLine, index: int) -> list[Field]:
+    """Return the fields of a line; raises `Refused` if one is a text, or none."""
     try:
-        return np.array([*map(int, texts)], dtype=np.int64)
-    except (ValueError, OverflowError):
-        for row, text in zip(rows, texts, strict=True):
-            if not re.fullmatch(rb"-?\d+", text):
-                raise Refused(row, "its time is not a number of ns") from None
-            if not -(2**63) <= int(text) < 2**63:
-                raise Refused(row, "its time is out of range") from None
-        raise
+        fields = [Field(name, kind_of(name, value)) for name, value in zip(line.names, line.values, strict=True)]
+    except NotALine as why:
+        raise Refused(index, str(why)) from None
+    if text := next((field.name for field in fields if field.kind is Kind.TEXT), None):
+        raise Refused(index, f"{text}: a table holds numbers, not texts: leave the field out, or make it a tag")
+    return fields
 
 
-def _groups(rows: Sequence[int], keys: Sequence[bytes]) -> list[list[int]]:
-    """Divide lines into those with the same key."""
-    groups: dict[bytes, list[int]] = {}
-    for row, key in zip(rows, keys, strict=True):
-        groups.setdefault(key, []).append(row)
-    return [*groups.values()]
+def _columns(
+    lines: Sequence[ParsedLine], rows: Sequence[int], kinds: Mapping[str, Kind], places: Sequence[int]
+) -> Columns:
+    """Return the values of lines with the same fields; raises `Refused` with the first one of another kind."""
+    columns: Columns = {}
+    for number, name in enumerate(lines[rows[0]].names):
+        column = numbers_of([lines[row].values[number] for row in rows], kinds[name])
+        if column is None:
+            raise _other_kind(lines, rows, kinds, places)
+        columns[name] = column
+    return columns
 
 
-def _parsed(texts: Sequence[bytes], kinds: Mapping[str, Kind], rows: Sequence[int]) -> Columns:
-    """Return the values of lines with the same fields; raises `Refused` with the first of `rows` that has none."""
-    tokens = b",".join(texts).replace(b"=", b",").split(b",")
-    width = len(tokens) // len(texts)
-    names = map(unescaped, tokens[0:width:2])
-    return {name: _column(tokens[2 * i + 1 :: width], kinds[name], name, rows) for i, name in enumerate(names)}
+def _other_kind(
+    lines: Sequence[ParsedLine], rows: Sequence[int], kinds: Mapping[str, Kind], places: Sequence[int]
+) -> Refused:
+    """Return the error for the first value that is none, or not of its field's kind."""
+    for row in rows:
+        for name, value in zip(lines[row].names, lines[row].values, strict=True):
+            try:
+                if kind_of(name, value) is not kinds[name]:
+                    text = shortened(printable(value.decode(errors="replace")), 40)
+                    return Refused(places[row], f"{name} is {text}, and {_A_KIND[kinds[name]]} before")
+            except NotALine as why:
+                return Refused(places[row], str(why))
+    raise AssertionError(rows)
 
 
-def _parsed_head(head: bytes) -> tuple[str, dict[str, str]]:
-    """Return the measurement and the tags of a line's first part; without `=` in one of them that has no name."""
-    name, *pairs = re.split(rb"(?<!\\),", head)
-    tags = [re.split(rb"(?<!\\)=", pair, maxsplit=1) for pair in pairs]
-    return unescaped(name), {unescaped(pair[0]) if pair[1:] else "": unescaped(pair[-1]) for pair in tags}
+_A_KIND = {Kind.FLOAT: "a number", Kind.INT: "an integer", Kind.BOOL: "true or false"}
 
 
 def _names(of: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
@@ -255,26 +267,3 @@ def _names(of: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
 def _codes(texts: Sequence[str]) -> Codes:
     places = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     return Codes(np.array([*map(places.__getitem__, texts)], dtype=np.int32), tuple(places))
-
-
-def _column(tokens: list[bytes], kind: Kind, name: str, rows: Sequence[int]) -> NDArray[Any]:
-    """Return a field's values; raises `Refused` with the line, of `rows`, of the first that is none."""
-    try:
-        if kind is Kind.INT:
-            if all(token.endswith(b"i") for token in tokens):
-                return np.array([int(token[:-1]) for token in tokens], dtype=np.int64)
-        else:
-            values = np.array([*map(float, tokens)])
-            if np.isfinite(values).all():
-                return values
-    except (ValueError, OverflowError):
-        pass
-    for i, token in zip(rows, tokens, strict=True):
-        text = shortened(printable(token.decode(errors="replace")), 40)
-        with suppress(ValueError, OverflowError):
-            if kind is Kind.INT and token.endswith(b"i") and abs(int(token[:-1])) < 2**63:
-                continue
-            if kind is Kind.FLOAT and math.isfinite(float(token)):
-                continue
-        raise Refused(i, f"{name} is {text}, and {'an integer' if kind is Kind.INT else 'a number'} before")
-    raise AssertionError(name)

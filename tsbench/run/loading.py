@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -26,7 +25,8 @@ from tsbench.run.file_columns import Points, outline, read_points
 from tsbench.run.file_letters import Odd
 from tsbench.run.file_tables import Refused, Tables
 from tsbench.run.lifecycle import first_session, naming_death, real_parts, run_steps
-from tsbench.run.point_files import LINE, Lines, good_part, matched, not_a_line, opened, unescaped
+from tsbench.run.line_grammar import parse, unescaped
+from tsbench.run.point_files import Lines, good_part, not_a_line, opened
 from tsbench.run.preparation import create, expect_plausible
 from tsbench.scenario.spec import FileSpec, RunSpec
 from tsbench.text import short_path
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import Summary
     from tsbench.run.lifecycle import Parts
+    from tsbench.run.line_grammar import ParsedLine
     from tsbench.run.phases import Phases, Progress
     from tsbench.run.time_limits import LimitedSession, Limits
     from tsbench.targets.base import Command, Schema
@@ -211,7 +212,7 @@ class FileSource:
         self._failure: Exception | None = None
         self._made: set[str] = set()
         self._made_series = 0
-        self.tables = Tables(schema.nulls)
+        self.tables = Tables(schema.nulls, schema.kinds)
         self.names: dict[str, str] = {}
         """The first field of each measurement of lines that are sent as they are."""
 
@@ -242,22 +243,22 @@ class FileSource:
             if isinstance(lines, Points):
                 self._ready += self._parsed(lines)
                 return
+            if not self._schema.takes_lines:
+                self._ready += self._parsed(lines)
+                return
             try:
                 contents = _plain_contents(lines)
             except Odd:
-                lines, self._failure = good_part(lines)
-                contents = None
-            if lines.count and self._schema.takes_lines:
-                self._ready += self._sent_as_they_are(lines, *(contents or _contents(lines)))
-            elif lines.count:
-                self._ready += self._parsed(lines)
+                lines, parsed, self._failure = good_part(lines)
+                contents = _contents(parsed)
+            if lines.count:
+                self._ready += self._sent_as_they_are(lines, *contents)
         except Exception as error:  # noqa: BLE001 - raised by `__next__`, also the end
             self._failure = error
 
     def _sent_as_they_are(self, lines: Lines, firsts: dict[str, int], values: int) -> list[Piece]:
         for name in firsts.keys() - self.names.keys():
-            fields = LINE.fullmatch(lines.split()[firsts[name]])
-            self.names[name] = unescaped(re.split(rb"(?<!\\)=", fields[2], maxsplit=1)[0]) if fields else ""
+            self.names[name] = parse(lines.split()[firsts[name]]).names[0]
         encode = partial(self._schema.encode_lines, lines.data, lines.count)
         return [Piece(encode, lines.count, values, partial(self._explained, lines), lines.first)]
 
@@ -265,11 +266,11 @@ class FileSource:
         """Return what to do about lines that the database refuses: the part before the first one that is none."""
         if not isinstance(error, OpError) or error.cause not in {"data", "partial write"}:
             return None, error
-        before, problem = good_part(lines)
+        before, parsed, problem = good_part(lines)
         if problem is None:
             last = lines.first + lines.count - 1
             return None, OpError(error.outcome, error.cause, f"lines {lines.first:,} to {last:,}: {error}")
-        values = _contents(before)[1] if before.count else 0
+        values = _contents(parsed)[1]
         encode = partial(self._schema.encode_lines, before.data, before.count)
         return Piece(encode, before.count, values, number=lines.first), problem
 
@@ -297,8 +298,6 @@ def _plain_contents(lines: Lines) -> tuple[dict[str, int], int]:
     return {unescaped(name): i for name, i in form.names().items()}, int(form.counts.sum())
 
 
-def _contents(lines: Lines) -> tuple[dict[str, int], int]:
+def _contents(lines: Sequence[ParsedLine]) -> tuple[dict[str, int], int]:
     """Return the index of a line of each measurement, and the number of field values of all lines."""
-    parts = matched(lines)
-    names = {re.split(rb"(?<!\\),", head)[0]: i for i, head in enumerate(parts[0::3])}
-    return {unescaped(name): i for name, i in names.items()}, b"".join(parts[1::3]).count(b"=")
+    return {line.measurement: i for i, line in enumerate(lines)}, sum(len(line.names) for line in lines)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import select
 import stat
 import sys
@@ -18,28 +17,26 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tsbench.errors import Broken, UserMistake, require
+from tsbench.run.line_grammar import NotALine, is_skipped, parse, why_no_line
 from tsbench.text import printable, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from io import FileIO
+
+    from tsbench.run.line_grammar import ParsedLine
 
 _BLOCK = 1 << 20
 _PIPE_BYTES = 1 << 20
 """Size to make a pipe: through the usual 64 KiB, generating lines into another program takes twice as long."""
 _MAX_LINE = 1 << 20
-LINE = re.compile(rb'((?:[^ \\\n]|\\.)+) ((?:[^ "\\\n]|\\.|"(?:[^"\\]|\\.)*")+) (-?\d+)')
-_HEAD = re.compile(rb"(?:[^,= \\]|\\.)+(?:,(?:[^,= \\]|\\.)+=(?:[^,= \\]|\\.)+)*")
-_NUMBER = rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?i?"
-_FIELDS = re.compile(
-    rb'(?:[^,= "\\]|\\.)+=(?:%b|"(?:[^"\\]|\\.)*"|[tTfF]|true|false|True|False|TRUE|FALSE)'
-    rb'(?:,(?:[^,= "\\]|\\.)+=(?:%b|"(?:[^"\\]|\\.)*"|[tTfF]|true|false|True|False|TRUE|FALSE))*' % (_NUMBER, _NUMBER)
-)
+_ZSTD_PIECE = 256
+"""Bytes of zstd to decompress at once, of which each four may be 128 KiB; the library has no limit of its own."""
 
 
 def enlarge(descriptor: int) -> None:
@@ -132,34 +129,66 @@ def _read(raw: FileIO, stopped: threading.Event) -> bytes:
 
 
 def _decompressed(read: Callable[[], bytes], name: str) -> Iterator[bytes]:
-    """Yield the decompressed bytes; the first ones say how the file is compressed, if it is."""
+    """Yield the decompressed bytes, in blocks of a bounded size; the first ones say how the file is compressed."""
     first = read()
-    new: Callable[[], Any] | None = None
+    reader: Callable[[Callable[[], bytes], bytes], Iterator[bytes]] | None = None
     if first.startswith(b"\x1f\x8b"):
-        new = partial(zlib.decompressobj, 31)
-    elif first.startswith(b"\x28\xb5\x2f\xfd"):
+        reader = _gunzipped
+    elif first.startswith(b"\x28\xb5\x2f\xfd") or (first[1:4] == b"\x2a\x4d\x18" and first[0] >> 4 == 5):
         require("zstandard", "zstd")
-        import zstandard  # noqa: PLC0415 - an extra
-
-        new = zstandard.ZstdDecompressor().decompressobj
-    if new is None:
+        reader = _unzstd
+    if reader is None:
         while first:
             yield first
             first = read()
         return
-    reader = new()
-    while first:
-        try:
-            yield reader.decompress(first)
-        except Exception as error:  # noqa: BLE001 - of either library
-            raise Broken(f"{name} is damaged: {error}") from None
-        first = reader.unused_data if reader.eof else b""
-        if reader.eof and (first or (first := read())):
-            reader = new()  # a file may have several parts, one after the other
-        else:
-            first = first or read()
+    try:
+        yield from reader(read, first)
+    except EOFError:
+        raise Broken(f"{name} was cut: its compressed data has no end; what came before is stored") from None
+    except Broken:
+        raise
+    except Exception as error:  # noqa: BLE001 - of either library
+        raise Broken(f"{name} is damaged: {error}") from None
+
+
+def _gunzipped(read: Callable[[], bytes], data: bytes) -> Iterator[bytes]:
+    """Yield the contents of one or several gzip members; zeros behind the last one are padding."""
+    while data:
+        reader = zlib.decompressobj(31)
+        while not reader.eof:
+            if block := reader.decompress(data, _BLOCK):
+                yield block
+            data = reader.unconsumed_tail or (b"" if reader.eof else read())
+            if not data and not reader.eof:
+                raise EOFError
+        data = reader.unused_data.lstrip(b"\0")
+        while not data and (more := read()):
+            data = more.lstrip(b"\0")
+
+
+def _unzstd(read: Callable[[], bytes], data: bytes) -> Iterator[bytes]:
+    """Yield the contents of one or several frames; those to skip hold nothing."""
+    import zstandard  # noqa: PLC0415 - an extra
+
+    reader, pieces, size = zstandard.ZstdDecompressor().decompressobj(), list[bytes](), 0
+    while data:
+        for start in range(0, len(data), _ZSTD_PIECE):
+            rest = data[start : start + _ZSTD_PIECE]
+            while rest:
+                if reader.eof:
+                    reader = zstandard.ZstdDecompressor().decompressobj()
+                pieces.append(reader.decompress(rest))
+                size += len(pieces[-1])
+                rest = reader.unused_data if reader.eof else b""
+            if size >= _BLOCK:
+                yield b"".join(pieces)
+                pieces, size = [], 0
+        data = read()
+    if pieces:
+        yield b"".join(pieces)
     if not reader.eof:
-        raise Broken(f"{name} was cut: its compressed data has no end; what came before is stored")
+        raise EOFError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,12 +211,14 @@ class Lines:
 def read_lines(blocks: Iterator[bytes], count: int, limit: int | None = None) -> Iterator[Lines]:
     """Yield lines, `count` at a time, of at most `limit` in all; the rest is not read.
 
+    Lines may end as those of Windows do, and the last one without a line feed if its time is as long as the one before.
+
     Raises
     ------
     Broken
-        After the last whole line, if another one follows without a line feed: the file was cut, or is no text.
+        After the last whole line, if another one follows that ends in its middle: the file was cut, or is no text.
     """
-    first, known = 1, 0
+    first, known, last = 1, 0, b""
     pending: list[bytes] = []
     failure: Exception | None = None
     while True:
@@ -205,16 +236,19 @@ def read_lines(blocks: Iterator[bytes], count: int, limit: int | None = None) ->
                 return
             done += wanted - known
             end = int(feeds[done - 1]) + 1
-            yield Lines(b"".join([*pending, block[start:end]]), wanted, first)
-            pending, known, start, first = [], 0, end, first + wanted
+            yield (lines := _lines(b"".join([*pending, block[start:end]]), wanted, first))
+            pending, known, start, first, last = [], 0, end, first + wanted, lines.data[-200:]
         pending.append(block[start:])
         known += len(feeds) - done
         if not known and sum(map(len, pending)) > _MAX_LINE:
             raise Broken(f"line {first:,} is longer than {_MAX_LINE:,} bytes: this is no file of points")
     rest = b"".join(pending)
     end = rest.rfind(b"\n") + 1
+    if failure is None and _is_whole(rest[end:], (last + rest[:end])[-200:]):
+        rest += b"\n"
+        end, known = len(rest), known + 1
     if end:
-        yield Lines(rest[:end], known, first)
+        yield _lines(rest[:end], known, first)
     if failure is not None:
         raise failure
     if rest[end:].strip():
@@ -223,17 +257,18 @@ def read_lines(blocks: Iterator[bytes], count: int, limit: int | None = None) ->
         raise Broken(f"{text}; it is not stored, all before it is; if it is whole, add the line feed")
 
 
-# --- what a line is ---------------------------------------------------------------------------------------------------
+def _lines(data: bytes, count: int, first: int) -> Lines:
+    return Lines(data.replace(b"\r\n", b"\n") if b"\r" in data else data, count, first)
 
 
-def why_no_line(line: bytes) -> str:
-    """Return why a line is not line protocol with a time; "" if it is."""
-    match = LINE.fullmatch(line)
-    if match is None:
-        return "it is not `measurement,tags fields time`"
-    if not _HEAD.fullmatch(match[1]):
-        return "its measurement and tags are not `name,tag=text,...`"
-    return "" if _FIELDS.fullmatch(match[2]) else "its fields are not `name=number,...`"
+def _is_whole(line: bytes, before: bytes) -> bool:
+    """Return whether a last line without a line feed is a point with a time as long as that of the one before it."""
+    line = line.rstrip(b"\r")
+    time = before.rstrip().rpartition(b" ")[2]
+    return not why_no_line(line) and len(line.rpartition(b" ")[2]) == len(time)
+
+
+# --- lines that are none ----------------------------------------------------------------------------------------------
 
 
 def not_a_line(lines: Lines, index: int, why: str) -> Broken:
@@ -243,29 +278,18 @@ def not_a_line(lines: Lines, index: int, why: str) -> Broken:
     return Broken(f"{where}: {why}: '{text}'; all lines before it are stored")
 
 
-def good_part(lines: Lines) -> tuple[Lines, Broken | None]:
-    """Return the lines before the first malformed one, without comments and empty ones, and the error for that one."""
+def good_part(lines: Lines) -> tuple[Lines, list[ParsedLine], Broken | None]:
+    """Return the lines before the first malformed one, without those to skip, their parts, and the error."""
     kept: list[bytes] = []
+    parsed: list[ParsedLine] = []
+    failure: Broken | None = None
     for index, line in enumerate(lines.split()):
-        if not line.strip() or line.startswith(b"#"):
+        if is_skipped(line):
             continue
-        if why := why_no_line(line):
-            return _joined(kept, lines), not_a_line(lines, index, why)
+        try:
+            parsed.append(parse(line))
+        except NotALine as why:
+            failure = not_a_line(lines, index, str(why))
+            break
         kept.append(line)
-    return _joined(kept, lines), None
-
-
-def _joined(kept: Sequence[bytes], of: Lines) -> Lines:
-    return Lines(b"".join(line + b"\n" for line in kept), len(kept), of.first)
-
-
-def matched(lines: Lines) -> list[bytes]:
-    """Return the three parts of every line, of which some have escapes."""
-    matches = (LINE.fullmatch(line) for line in lines.split())
-    return [part for one in matches if one is not None for part in one.groups()]
-
-
-def unescaped(text: bytes) -> str:
-    """Return a name or a tag without the escapes of line protocol."""
-    plain = text.decode(errors="replace")
-    return re.sub(r"\\([ ,=])", r"\1", plain) if "\\" in plain else plain
+    return Lines(b"".join(line + b"\n" for line in kept), len(kept), lines.first), parsed, failure

@@ -73,6 +73,8 @@ def expect_names(table: str, columns: Sequence[str], *, folds_case: bool, longes
 
     A column would stand in it twice, or a name has more than the `longest` number of bytes.
     """
+    if table.casefold() == "tags" and "id" not in columns:
+        raise UserMistake(f"a measurement cannot be called '{table}', as the table of tags is; rename it")
     for what, name in [("table", table), *(("column", name) for name in columns)]:
         if longest is not None and (size := len(name.encode())) > longest:
             text = f"'{shortened(name, 40)}' has {size} bytes, more than the {longest} of a {what}'s name here"

@@ -71,6 +71,7 @@ class FieldsSchema(LineSchema):
     keeps_duplicates = True
     kinds = NUMBERS
     nulls = frozenset()  # `expect_all_fields`
+    takes_lines = False  # it takes what is none, and numbers that it changes
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
         """Return the operation that deletes all series; points make new ones."""
@@ -82,6 +83,9 @@ class FieldsSchema(LineSchema):
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
         return [DeleteSeries()]
+
+    def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
+        return ()
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Command]:
         return [WaitForMerges()]
