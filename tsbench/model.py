@@ -234,13 +234,23 @@ class Raw(_OfFields):
 
 
 @dataclass(frozen=True, slots=True)
+class Top:
+    """The `limit` rows with the highest values of a column, or with the lowest; of equal ones at the limit any."""
+
+    column: str
+    limit: int
+    lowest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregated:
     """A query for aggregates of rows of a window: time (where it has buckets), the tags of `by`, values.
 
     `values` are pairs of an aggregate and a field. Buckets are aligned to the epoch (UTC): a point at t belongs to the
     bucket that starts at t - t mod bucket_ns. There is a row for each bucket and group of series with the same tags
     that has points; without buckets the window is one. A field that no point of a group has counts 0, and has no other
-    aggregate (a sum of 0 will do). Rows are chosen as for `Raw`.
+    aggregate (a sum of 0 will do). Rows are chosen as for `Raw`. With `top` only the first rows by one of
+    the values are wanted.
     """
 
     measurement: Measurement
@@ -251,6 +261,7 @@ class Aggregated:
     keys: tuple[str, ...] | None = None
     where: tuple[Condition, ...] = ()
     tagged: tuple[Tagged, ...] = ()
+    top: Top | None = None
 
     @classmethod
     def of(

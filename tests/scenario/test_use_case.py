@@ -6,6 +6,8 @@ import json
 import math
 import re
 from collections import Counter
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, get_args
@@ -21,7 +23,7 @@ from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
 from tsbench.cli.main import main
 from tsbench.errors import UserMistake
-from tsbench.model import Comparator, Kind, Latest, Raw, Rows, Stored, Window
+from tsbench.model import Aggregated, Comparator, Kind, Latest, Raw, Rows, Stored, Top, Window
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.scenario.parts import WorldPart
 from tsbench.scenario.spec import RunSpec, Scenario
@@ -258,6 +260,33 @@ def test_texts_and_booleans_are_drawn_as_the_file_says() -> None:
     assert (flags["power"][flags["open"] == 0] == 0).all(), "an expression has 0 and 1 for false and true"
 
 
+def test_of_rows_that_are_equal_at_the_limit_any_is_right_and_no_other() -> None:
+    of = world(PUMPS.parent / "states.toml", scale=6)
+    pump = of.measurements[0]
+    gold = Gold(Feed(of, 200, 100), np.zeros(0, LEDGER_DTYPE), keeps_duplicates=True)
+    key = MemorySession(KEEP)
+    for stream in range(2):
+        for batch in of.batches(stream, points=10_000, last_tick=200, only=["pump"]):
+            key.add(batch)
+    for how, field in (("count", "state"), ("max", "open"), ("mean", "temp"), ("max", "temp")):
+        asked = Aggregated(pump, ((how, field),), gold.loaded, None, ("pump",))  # type: ignore[arg-type]
+        every = sorted(key.answer(asked).records, key=lambda row: -row[1])
+        for limit in (1, 3, 5, 9):
+            top = replace(asked, top=Top(field, limit))
+            last = every[min(limit, len(every)) - 1][1]
+            tied = [row for row in every if row[1] == last]
+            sure = [row for row in every if row[1] > last]
+            for ties in combinations(tied, min(limit, len(every)) - len(sure)):
+                assert gold.check(top, Rows(top.columns, [*sure, *ties]), quiet=True) is None
+            right = [*sure, *tied][:limit]
+            others = [row for row in every if row[1] < last][:1]
+            *before, (name, value) = right
+            wrong = [before, [*right, *every[:1]], [*before, (name, value + 1)], [*before, ("p-99", value)]]
+            wrong += [[*before, *others]] if others else []
+            for rows in wrong:
+                assert gold.check(top, Rows(top.columns, rows), quiet=True) is not None, (how, field, limit, rows)
+
+
 @pytest.mark.parametrize("query", ["rows", "newest", "stored"])
 def test_a_text_or_boolean_that_is_another_is_found_and_named(query: str) -> None:
     of = world(PUMPS.parent / "states.toml", scale=4)
@@ -309,6 +338,19 @@ def test_a_text_or_boolean_that_is_another_is_found_and_named(query: str) -> Non
         ("state = 'idle'", "temp = 'idle'", "where: 'temp' is never 'idle'; it holds no texts"),
         ("state = 'idle'", "open > 0", "where: 'open' holds no numbers; say open = true"),
         ("alarm = true", "temp = true", "where: 'temp' is never true; only a field with of = [true, false] is"),
+        (
+            'order = "max(temp)"',
+            'order = "min(temp)"',
+            "order: 'min(temp)' is no aggregate, perhaps with asc or desc; take",
+        ),
+        (
+            'order = "max(temp)"',
+            'order = "temp"',
+            "order: 'temp' is no aggregate, perhaps with asc or desc; take one of",
+        ),
+        ('order = "max(temp)"\n', "", "limit: belongs to order, and to the newest buckets"),
+        ("limit = 3\n", "", "limit: belongs to order, and to the newest buckets"),
+        ("limit = 3\n", 'limit = 3\nbucket = "1m"\n', "order: belongs to aggregates by tags"),
         ("alarm = true", "alrm = true", "where: 'pump' has no field 'alrm'; did you mean 'alarm'?"),
     ],
 )
@@ -452,6 +494,14 @@ def use_cases(draw: st.DrawFn) -> dict[str, object]:
             "share": draw(st.floats(0.1, 1.0)),
             **draw(st.sampled_from([{}, {"bucket": bucket}])),
         },
+        {
+            "name": "first",
+            "select": aggregates,
+            "by": ["unit"],
+            "order": aggregates[0],
+            "limit": draw(st.integers(1, 6)),
+            "share": 1.0,
+        },
         {"name": "of-kind", "select": rows, "draw": {"kind": 1}, "newest": draw(st.booleans())},
         {"name": "last", "select": aggregates, "bucket": "1m", "newest": True, "limit": draw(st.integers(1, 4))},
     ]
@@ -544,7 +594,7 @@ def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, obje
         ("share = 1.0", 'share = 1.0\nwindow = "1m"', "share: needs no window"),
         ("share = 1.0", "share = 1.5", "share: must be at most 1"),
         ("series = 5", 'popularity = "zipf"', "popularity: needs series"),
-        ("limit = 5", "", "limit: belongs to the newest buckets"),
+        ("limit = 5", "", "limit: belongs to order, and to the newest buckets"),
         ('of = "valve"', 'of = "valves"', "there is no measurement 'valves'; did you mean 'valve'?"),
         ('name = "newest"', 'name = "hourly"', "query: 'hourly' stands twice"),
         ("open = { uniform = [0, 100]", "open = { uniform = [100, 0]", "needs [least, most]"),

@@ -92,6 +92,9 @@ def _answer(query: Query, batch: Batch, *, keeps: bool) -> list[tuple[Any, ...]]
         time = [] if query.bucket_ns is None else [t - t % query.bucket_ns]
         groups[*time, *(tags[host][tag] for tag in getattr(query, "by", ()))].append(f)
     rows = [(*g, *(_FUNCTIONS[how]([f[n] for f in fs]) for how, n in query.values)) for g, fs in groups.items()]
+    if isinstance(query, Aggregated) and query.top is not None:
+        place, top = query.columns.index(query.top.column), query.top
+        return sorted(rows, key=lambda row: row[place], reverse=not top.lowest)[: top.limit]
     return sorted(rows)[-query.limit :] if isinstance(query, LatestBuckets) else rows
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tsbench.check.comparison import Row
     from tsbench.check.points import Slab
     from tsbench.check.questions import Names, Question
-    from tsbench.model import Aggregate, Aggregated
+    from tsbench.model import Aggregate, Aggregated, Top
 
 _ADDED = ("sum", "count")
 """Aggregates that are 0 of no values, which some databases leave out."""
@@ -30,7 +30,7 @@ def is_computed_alone(query: Aggregated) -> bool:
     """Return whether a query has a tracker of its own: it is more than an aggregate by time, and by key perhaps."""
     m = query.measurement
     plain = len(query.aggregates) == 1 and query.bucket_ns is not None and query.by in {(), (m.key,)}
-    return bool(query.where or m.nullable or not plain)
+    return bool(query.where or query.top or m.nullable or not plain)
 
 
 class AggregateTracker(WindowTracker):
@@ -113,6 +113,8 @@ class AggregateTracker(WindowTracker):
         query, part = self._question.query, self._question.part
         actual = comparable(query, [*answer.rows(self._names.keys), *answer.odd])
         expected = comparable(query, self._expected())
+        if query.top is not None:
+            expected = first_rows(query, query.top, expected, actual)
         if part is not None:  # of how many rows have values the answer's own number says nothing
             part = replace(part, count=len(expected)) if query.measurement.nullable else part
             return part.compare(query, [expected], actual)
@@ -140,6 +142,21 @@ class AggregateTracker(WindowTracker):
         within = ROUNDING * self._largest[name]
         total = float(self._sums[name][cell])
         return Computed.of(total / count, count * within) if how == "mean" else Computed.of(total, count**2 * within)
+
+
+def first_rows(query: Aggregated, top: Top, expected: list[Row], actual: list[Row]) -> list[Row]:
+    """Return the rows that an answer should have: of equal ones at the limit those that it has, as far as it may."""
+    if len(expected) <= top.limit:
+        return expected
+    place, key = query.columns.index(top.column), slice(0, len(query.columns) - len(query.values))
+    ordered = sorted(expected, key=lambda row: row[place], reverse=not top.lowest)
+    last = ordered[top.limit - 1][place]
+    within = 2 * getattr(last, "within", 0.0)  # of two values that were computed, each
+    sure = [row for row in ordered[: top.limit] if abs(row[place] - last) > within]
+    given = {row[key] for row in actual}
+    tied = [row for row in ordered if abs(row[place] - last) <= within]
+    tied.sort(key=lambda row: row[key] not in given)
+    return in_order([*sure, *tied[: top.limit - len(sure)]])
 
 
 def comparable(query: Aggregated, rows: Iterable[Row]) -> list[Row]:

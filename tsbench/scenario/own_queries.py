@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import Field, model_validator
 
-from tsbench.model import Condition, Kind, Tagged
+from tsbench.model import Condition, Kind, Tagged, Top
 from tsbench.scenario.types import DurationNs, Part
 from tsbench.text import suggestion
 from tsbench.workload import own_text, queries
@@ -27,6 +27,7 @@ _CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|>|<|=)\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d
 _TAG_IS = re.compile(r"\s*(\w+)\s*=\s*'([^']+)'((?:\s+or\s+'[^']+')*)\s*")
 _FLAG_IS = re.compile(r"\s*(\w+)\s*=\s*(true|false)\s*")
 _SELECTED = re.compile(r"\s*(max|min|mean|sum|count)\((\w+)\)\s*")
+_ORDER = re.compile(r"\s*(\w+)\((\w+)\)(?:\s+(asc|desc))?\s*")
 _COLUMN = re.compile(r"\w{1,60}:(time|text|int|float)")
 
 
@@ -61,8 +62,10 @@ class QueryPart(Part):
     """How these are drawn: all alike, or few of them often, the first ones most (the r-th with a chance like 1/r)."""
     newest: bool = False
     """The newest row of each series; with an aggregate, the newest `limit` buckets before a moment."""
+    order: str | None = None
+    """Of aggregates by tags, the one whose highest values come first: `max(temp)`; `max(temp) asc`: the lowest."""
     limit: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """Number of the newest buckets."""
+    """Number of the newest buckets, or of the first rows by `order`."""
     text: dict[own_text.Language, Annotated[str, Field(min_length=1, max_length=100_000)]] = Field(default_factory=dict)
     """In place of `select`: the query in databases' languages, with `:start`, `:end` and the tags that are drawn."""
     answer: Annotated[tuple[str, ...], Field(strict=False, max_length=1_000)] = ()
@@ -87,7 +90,7 @@ class QueryPart(Part):
         return self
 
     def _expect_own_words(self) -> None:
-        for key in ("where", "by", "bucket", "newest", "limit"):
+        for key in ("where", "by", "bucket", "newest", "order", "limit"):
             if getattr(self, key):
                 raise ValueError(f"{key}: belongs to select; a text says it itself")
         if not self.answer:
@@ -113,10 +116,22 @@ class QueryPart(Part):
             raise ValueError("select: needs fields alone, or aggregates alone, such as max(temp)")
         if not is_aggregate and (self.bucket is not None or self.by):
             raise ValueError(f"{'bucket' if self.bucket else 'by'}: belongs to aggregates, such as max(temp)")
-        if (self.limit is not None) != (self.newest and is_aggregate):
-            raise ValueError("limit: belongs to the newest buckets (newest = true with an aggregate), which need one")
+        self._expect_order()
+        if (self.limit is not None) != ((self.newest and is_aggregate) or self.order is not None):
+            raise ValueError("limit: belongs to order, and to the newest buckets (newest = true with an aggregate)")
         if self.newest:
             self._expect_newest(is_aggregate=is_aggregate)
+
+    def _expect_order(self) -> None:
+        if self.order is None:
+            return
+        m = _ORDER.fullmatch(self.order)
+        if m is None or (m[1], m[2]) not in self.values:
+            known = ", ".join(f"{how}({name})" for how, name in self.values)
+            said = f"; take one of select: {known}" if known else ", and select has none"
+            raise ValueError(f"order: '{self.order}' is no aggregate, perhaps with asc or desc{said}")
+        if not self.by or self.bucket is not None or self.newest:
+            raise ValueError("order: belongs to aggregates by tags (by = ['site']) of the whole window, without bucket")
 
     def _expect_newest(self, *, is_aggregate: bool) -> None:
         if not is_aggregate:
@@ -167,7 +182,15 @@ class QueryPart(Part):
         if self.newest:
             how: dict[str, Any] = {"aggregate": self.values[0][0], "bucket_ns": self.bucket, "limit": self.limit}
             return partial(queries.newest_buckets, **how)
-        return partial(queries.aggregates, values=self.values, bucket_ns=self.bucket, by=self.by, where=where)
+        parts: dict[str, Any] = {"values": self.values, "bucket_ns": self.bucket, "by": self.by, "where": where}
+        return partial(queries.aggregates, **parts, top=self._top())
+
+    def _top(self) -> Top | None:
+        m = _ORDER.fullmatch(self.order or "")
+        if m is None or self.limit is None:
+            return None
+        column = m[2] if len({*self.fields}) == len(self.values) else f"{m[1]}_{m[2]}"
+        return Top(column, self.limit, lowest=m[3] == "asc")
 
 
 def _condition(text: str, fields: Mapping[str, Column]) -> Condition | Tagged:
@@ -252,6 +275,8 @@ def _expect_values(place: str, query: QueryPart, fields: Mapping[str, Column]) -
         if how != "count" and fields[name].labels:
             raise ValueError(f"{place}.select: '{name}' holds no numbers, of which there would be a {how}; count them")
     lacking = [name for name in query.fields if fields[name].nullable]
+    if query.order and lacking:
+        raise ValueError(f"{place}.order: points lack '{lacking[0]}', and databases differ on the place of none")
     if lacking and query.values and query.newest:
         raise ValueError(f"{place}.newest: points lack '{lacking[0]}', and databases differ on buckets of none")
     if len(lacking) == len(query.fields) and not query.values:

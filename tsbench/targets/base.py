@@ -108,6 +108,9 @@ def text_in(query: Text, *languages: str) -> str:
     raise Unsupported(f"it has no {' or '.join(f'text.{language}' for language in languages)}")
 
 
+NUMBERS = frozenset({Kind.FLOAT, Kind.INT})
+
+
 def expect_all_fields(batch: Batch) -> None:
     """Refuse a batch with a point that lacks a field, for a layout that cannot express it; raises `Unsupported`."""
     columns = (batch.fields[field.name] for field in batch.measurement.fields if field.nullable)
@@ -118,7 +121,10 @@ def expect_all_fields(batch: Batch) -> None:
         )
 
 
-NUMBERS = frozenset({Kind.FLOAT, Kind.INT})
+def expect_numbers(batch: Batch) -> None:
+    """Refuse a batch with texts or booleans, for a layout that holds numbers only; raises `Unsupported`."""
+    if other := next((field.name for field in batch.measurement.fields if field.kind not in NUMBERS), None):
+        raise Unsupported(f"this layout holds numbers only, and the field {other} has none")
 
 
 class NothingKept(Unsupported):

@@ -328,6 +328,9 @@ class SqlText(Dialect):
             f"WHERE {' AND '.join(where)}",
         ]
         order = "ORDER BY " + ", ".join(map(str, places))
+        if query.top is not None:
+            place = len(places) + 1 + query.value_names.index(query.top.column)
+            order = f"ORDER BY {place} {'ASC' if query.top.lowest else 'DESC'} LIMIT {query.top.limit}"
         lines += [" ".join([*self.grouping(query), order])] if places else []
         return "\n".join(lines)
 

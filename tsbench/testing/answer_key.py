@@ -201,6 +201,8 @@ class _Answer:
         if not by:  # one group, if it has rows
             frame, by = frame.with_columns(pl.lit(0).alias("one")), ["one"]
         groups = frame.group_by(by).agg(*_values(query)).sort(by)
+        if query.top is not None:
+            groups = groups.sort(f"f:{query.top.column}", descending=not query.top.lowest).head(query.top.limit)
         return groups.drop("one") if by == ["one"] else groups
 
     def _inside(self, query: Raw | Aggregated) -> pl.DataFrame:

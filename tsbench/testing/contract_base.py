@@ -88,7 +88,9 @@ of_every_layout = pytest.mark.every_layout
 
 
 def form_of(query: Query) -> type | str:
-    """Return the class of a query, or "where" for one with conditions on fields."""
+    """Return the class of a query, "top" for one of the first rows, "where" for others with conditions on fields."""
+    if isinstance(query, Aggregated) and query.top is not None:
+        return "top"
     return "where" if isinstance(query, Raw | Aggregated) and query.where else type(query)
 
 

@@ -26,6 +26,7 @@ from tsbench.model import (
     Rows,
     Stored,
     Tagged,
+    Top,
     Window,
 )
 
@@ -214,6 +215,20 @@ def _aggregates(
         ),
         Asked("aggregates under conditions by a tag", Aggregated(m, several, window, minute, by, chosen, where)),
         Asked("aggregates under conditions of all", Aggregated(m, sums, window, None, (), None, where)),
+        Asked("the highest two by a tag", Aggregated(m, several, window, None, m.tags[:1], top=Top(f"max_{one}", 2))),
+        Asked(
+            "the lowest of all tags",
+            Aggregated(
+                m,
+                sums,
+                window,
+                None,
+                m.tags,
+                None,
+                where,
+                top=Top(Aggregated(m, sums, window).value_names[1], 1, lowest=True),
+            ),
+        ),
         Asked("maximum of a tag's series by minute", Aggregated(m, several[:1], window, minute, tagged=tagged)),
         Asked("aggregates of a tag's series by key", Aggregated(m, several, window, minute, m.tags[:1], tagged=tagged)),
         Asked("raw rows of a tag's series", Raw(m, m.field_names, window, tagged=tagged)),

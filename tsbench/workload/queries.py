@@ -13,7 +13,7 @@ from zlib import crc32
 
 import numpy as np
 
-from tsbench.model import Aggregated, Analysis, Condition, Latest, LatestBuckets, Query, Raw, Tagged, Text, Window
+from tsbench.model import Aggregated, Analysis, Condition, Latest, LatestBuckets, Query, Raw, Tagged, Text, Top, Window
 from tsbench.text import suggestion
 from tsbench.units import NS_PER_S, format_duration
 from tsbench.workload.layout import Pick, QueryKind
@@ -59,9 +59,10 @@ def aggregates(
     bucket_ns: int | None,
     by: tuple[str, ...],
     where: tuple[Condition, ...],
+    top: Top | None = None,
 ) -> Query:
     """Return a query for aggregates by time and tags."""
-    return Aggregated(pick.measurement, values, pick.window, bucket_ns, by, pick.keys, where, pick.tagged)
+    return Aggregated(pick.measurement, values, pick.window, bucket_ns, by, pick.keys, where, pick.tagged, top)
 
 
 def buckets(pick: Pick, aggregate: Aggregate, bucket_ns: int, *, by_key: bool = False) -> Query:

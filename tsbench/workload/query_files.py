@@ -22,6 +22,7 @@ from tsbench.model import (
     Raw,
     Tagged,
     Text,
+    Top,
     Window,
 )
 from tsbench.workload import own_text, queries
@@ -188,7 +189,8 @@ def _groups_of(of: Measurement, content: Mapping[str, Any]) -> dict[str, Any]:
         _expect_tag(of, tag)
     if content["bucket_ns"] is not None:
         _expect_above_zero(content["bucket_ns"])
-    return {"values": values, "by": by}
+    top = content.get("top")
+    return {"values": values, "by": by, "top": None if top is None else _top_of(content, **top)}
 
 
 def _own_text_of(of: Measurement, content: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,6 +210,15 @@ def _tagged_of(of: Measurement, tag: Any, values: Any) -> Tagged:
     if not values or not all(type(value) is str and value for value in values):
         raise ValueError("values of tags are texts")
     return Tagged(tag, tuple(values))
+
+
+def _top_of(content: Mapping[str, Any], column: Any, limit: Any, lowest: Any) -> Top:
+    _expect_above_zero(limit)
+    if type(lowest) is not bool or not content["by"] or content["bucket_ns"] is not None:
+        raise ValueError("top has a column, a limit, and whether the lowest are wanted; of rows by tags alone")
+    if not any(column in {name, f"{how}_{name}"} for how, name in content["values"]):
+        raise ValueError(f"there is no column {column!r}")
+    return Top(column, limit, lowest)
 
 
 def _condition_of(of: Measurement, field: Any, comparison: Any, value: Any, label: Any = None) -> Condition:
@@ -247,7 +258,7 @@ def _expect_text(text: Any) -> None:
 
 
 _CHECKED = {
-    *("measurement", "fields", "values", "by", "window", "keys", "name", "columns", "where", "tagged"),
+    *("measurement", "fields", "values", "by", "window", "keys", "name", "columns", "where", "tagged", "top"),
     *("answer", "texts", "gold"),
 }
 _CHECKS: dict[str, Callable[[Any], None]] = {

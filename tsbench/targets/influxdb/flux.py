@@ -47,7 +47,7 @@ def compile_query(query: Query) -> str:
     match query:
         case Raw():
             steps = [*_rows_where(query), _kept(query)]
-        case Aggregated(where=(), bucket_ns=int(bucket_ns)) if len(query.aggregates) == 1:
+        case Aggregated(where=(), bucket_ns=int(bucket_ns), top=None) if len(query.aggregates) == 1:
             (how,) = query.aggregates
             buckets = _buckets(how, bucket_ns, query.by)
             steps = [_span(query), *_points(m, query.fields), *_chosen(query), *buckets, _PIVOT]
@@ -157,7 +157,11 @@ def _parts(query: Aggregated) -> str:
     row_key = _row_key(query)
     one_row = [] if row_key else ['set(key: "row", value: "")']
     pivot = f'pivot(rowKey: {_texts(row_key or ["row"])}, columnKey: ["_field"], valueColumn: "_value")'
-    return "\n".join([rows, *tables, _piped(union, *one_row, "group()", pivot)])
+    first = []
+    if query.top is not None:
+        order = "false" if query.top.lowest else "true"
+        first = [f"sort(columns: {_texts([query.top.column])}, desc: {order})", f"limit(n: {query.top.limit})"]
+    return "\n".join([rows, *tables, _piped(union, *one_row, "group()", pivot, *first)])
 
 
 def _row_key(query: Aggregated) -> list[str]:

@@ -138,6 +138,8 @@ def _operand(value: float | str | bool) -> str:
 
 
 def _groups(query: Aggregated) -> list[str]:
+    if query.top is not None:
+        raise Unsupported("InfluxQL orders rows by time only")
     if query.bucket_ns is not None:
         return [_by_time(query.bucket_ns, query.by)]
     return [f"GROUP BY {_names(query.by)}"] if query.by else []

@@ -111,7 +111,10 @@ class Pipeline:
             self.points(query, _window(query), _where(query)) if query.where else self.values(query, _window(query))
         )
         group = self._group(by, query, alone=bool(query.where))
-        return [*values, group, {"$sort": order}, named(names, query.value_names)]
+        first: list[PipelineStage] = []
+        if query.top is not None:
+            first = [{"$sort": {query.top.column: 1 if query.top.lowest else -1}}, {"$limit": query.top.limit}]
+        return [*values, group, {"$sort": order}, named(names, query.value_names), *first]
 
     def _latest_buckets(self, query: LatestBuckets) -> list[PipelineStage]:
         return [

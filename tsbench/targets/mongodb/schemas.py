@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsbench.encode import bson_columns, bson_hours
 from tsbench.encode.bson_columns import MEASUREMENT, TIME
-from tsbench.targets.base import NUMBERS, Operation, Payload, Schema, Statement, expect_all_fields, expressible
+from tsbench.targets.base import (
+    NUMBERS,
+    Operation,
+    Payload,
+    Schema,
+    Statement,
+    expect_all_fields,
+    expect_numbers,
+    expressible,
+)
 from tsbench.targets.mongodb.commands import MAX_BYTES, MAX_DOCUMENTS, CommandPiece
 from tsbench.targets.mongodb.pipelines import (
     HOUR_PATH,
@@ -115,6 +124,8 @@ class DocumentSchema(Schema):
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
         """Return the documents of writes, the same in all modes: MongoDB has no other path for bulk data."""
         expect_all_fields(batch)
+        if self.kinds is NUMBERS:
+            expect_numbers(batch)
         text = self._text(batch)
         with expressible():
             writes = self._writes(batch, points)

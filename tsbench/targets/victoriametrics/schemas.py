@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tsbench.model import Aggregated, Analysis, Count, Kind, Latest, LatestBuckets, Raw, Stored, Text
-from tsbench.targets.base import NUMBERS, Operation, Statement, Unsupported, expect_all_fields, text_in
+from tsbench.model import Aggregated, Analysis, Count, Kind, Latest, LatestBuckets, Raw, Stored, Text, Top
+from tsbench.targets.base import NUMBERS, Operation, Statement, Unsupported, expect_all_fields, expect_numbers, text_in
 from tsbench.targets.http import LineSchema
 from tsbench.workload.own_text import filled
 
@@ -93,6 +93,7 @@ class FieldsSchema(LineSchema):
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
         """Return the batch as lines; refuse what would be stored as something else."""
         expect_all_fields(batch)
+        expect_numbers(batch)
         m = batch.measurement
         for name in (m.name, *m.tags, *m.own_tags, *m.field_names):
             if '"' in name:  # up to the next one it takes commas, spaces and line breaks for text, and answers 204
@@ -111,6 +112,8 @@ class FieldsSchema(LineSchema):
                 raise Unsupported(
                     "MetricsQL has no rows: the samples of one metric cannot be chosen by another's values"
                 )
+            case Aggregated(top=Top()):
+                raise Unsupported("MetricsQL's topk is of one metric, whose rows would lack the other values")
             case Raw():
                 start, end = _ms(query.window.start_ns), _ms(query.window.end_ns)
                 return _export(_selector(query), start, end, "rows", m.name, key)
