@@ -13,7 +13,7 @@
 # make kills        kills nodes of servers at 20 seeded moments each, and prints what was lost (ARGS='--times 5 --only postgres')
 # make nightly      runs CI with what guards what rarely changes: all tests, as two users, faults, kills, dialogues, validation (hours)
 # make dialogues    lets clients talk to 10,000 servers that say anything, and prints what came of it (ARGS='--seed x')
-# make docstrings   prints 30 public docstrings, to be understood without the code; make docstrings ARGS='--seed 7'
+# make docstrings   prints 30 public docstrings, to be understood without the code (ARGS='--seed 7'), or whole functions (ARGS='--functions 25')
 # make check-install  shows that an install needs no compiler, in a fresh environment
 # make lock         pins all dependencies anew
 

@@ -122,12 +122,27 @@ def sample(seed: int, count: int) -> list[Docstring]:
     return random.Random(seed).sample(public_docstrings(), count)
 
 
+def functions(seed: int, count: int) -> list[tuple[str, str]]:
+    """Return so many functions of the package, each with its place, by a seed."""
+    every = []
+    for path in sorted((ROOT / "tsbench").rglob("*.py")):
+        place, source = path.relative_to(ROOT), path.read_text(encoding="utf-8")
+        nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+        every += [(f"{place}:{n.lineno}", ast.get_source_segment(source, n, padded=True) or "") for n in nodes]
+    return random.Random(seed).sample(every, count)
+
+
 def main() -> None:
-    """Print a sample of public docstrings."""
+    """Print a sample of public docstrings, or of whole functions."""
     parser = argparse.ArgumentParser(prog="python -m tests.prose", description=main.__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=30)
+    parser.add_argument("--functions", type=int, default=0)
     arguments = parser.parse_args()
+    for place, text in functions(arguments.seed, arguments.functions):
+        print(f"{place}\n{text}\n")
+    if arguments.functions:
+        return
     for doc in sample(arguments.seed, arguments.count):
         print(f"{doc.heading}\n  {doc.place}\n{textwrap.indent(doc.text.strip(), '    ')}\n")
 

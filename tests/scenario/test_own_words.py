@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import complaint, says
-from tests.scenario.test_use_case import MARKS, SCENARIO, answers_of_a_run, world
+from tests.scenario.test_use_case import MARKS, SCENARIO, answers_of_a_run, expect_one_line, world
 from tsbench.cli.main import main
 from tsbench.errors import UserMistake
-from tsbench.scenario.use_case import read_use_case
 from tsbench.study.campaign import planned
 from tsbench.targets.registry import TARGETS as TARGETS_BY_NAME
 from tsbench.testing.stand import Stand
@@ -223,12 +222,7 @@ FASTEST = 'text.sql = """\nSELECT t.site'
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_text_is_one_line_with_key_and_cure(old: str, new: str, why: str, tmp_path: Path) -> None:
-    assert old in TEXT
-    (tmp_path / "own.toml").write_text(TEXT.replace(old, new, 1))
-    with pytest.raises(UserMistake) as caught:
-        read_use_case(tmp_path / "own.toml")
-    says(str(caught.value), str(tmp_path / "own.toml"), why)
-    assert "\n" not in str(caught.value)
+    expect_one_line(TEXT, (old, new), why, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -246,6 +246,16 @@ def test_own_data_and_own_queries_are_right_or_refused_on_every_database(
     says(complaint(capsys.readouterr().err), "s.toml: world.use_case", *REFUSED[target, case])
 
 
+def expect_one_line(text: str, change: tuple[str, str], why: str, place: Path) -> None:
+    """Verify that a file in which one text is another has a mistake of one line."""
+    assert change[0] in text
+    (place / "own.toml").write_text(text.replace(*change, 1), encoding="utf-8")
+    with pytest.raises(UserMistake) as caught:
+        read_use_case(place / "own.toml")
+    says(str(caught.value), str(place / "own.toml"), why)
+    assert "\n" not in str(caught.value)
+
+
 STATES = (PUMPS.parent / "states.toml").read_text(encoding="utf-8")
 
 
@@ -355,11 +365,7 @@ def test_a_text_or_boolean_that_is_another_is_found_and_named(query: str) -> Non
     ],
 )
 def test_a_mistake_with_texts_or_booleans_is_one_line(old: str, new: str, why: str, tmp_path: Path) -> None:
-    assert old in STATES
-    (tmp_path / "own.toml").write_text(STATES.replace(old, new, 1), encoding="utf-8")
-    with pytest.raises(UserMistake) as caught:
-        read_use_case(tmp_path / "own.toml")
-    says(str(caught.value), str(tmp_path / "own.toml"), why)
+    expect_one_line(STATES, (old, new), why, tmp_path)
 
 
 def test_a_use_case_goes_through_the_phases_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -603,12 +609,7 @@ def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, obje
     ],
 )
 def test_a_mistake_is_one_line_with_file_key_and_cure(old: str, new: str, why: str, tmp_path: Path) -> None:
-    assert old in TEXT
-    (tmp_path / "own.toml").write_text(TEXT.replace(old, new, 1))
-    with pytest.raises(UserMistake) as caught:
-        read_use_case(tmp_path / "own.toml")
-    says(str(caught.value), str(tmp_path / "own.toml"), why)
-    assert "\n" not in str(caught.value)
+    expect_one_line(TEXT, (old, new), why, tmp_path)
 
 
 def test_files_that_are_not_there_and_names_that_are_taken_are_named(
