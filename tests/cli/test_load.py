@@ -424,3 +424,35 @@ def test_the_time_limits_of_a_run_can_be_set_and_no_other_keys(
     assert main([command, "sqlite", *words, "--endpoint", f"sqlite://{tmp_path / 'a.db'}", "--set", change]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
+
+
+@pytest.mark.parametrize(
+    ("precision", "time"), [("s", 1_609_459_200), ("ms", 1_609_459_200_123), ("ns", 1_609_459_200)]
+)
+def test_times_are_in_the_unit_that_is_said_and_odd_ones_are_named(
+    precision: str, time: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "points").write_text(f"cpu,h=a v=1 {time}\ncpu,h=a\\ b v=2,ok=t {time + 1}\n")
+    words = [
+        "sqlite",
+        str(tmp_path / "points"),
+        "--endpoint",
+        f"sqlite://{tmp_path / 'x.db'}",
+        "--precision",
+        precision,
+    ]
+    assert main(["load", *words, "--out", str(tmp_path / "r")]) == 0
+    unit_ns = {"s": 10**9, "ms": 10**6, "ns": 1}[precision]
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        stored = connection.execute('SELECT "time" FROM cpu ORDER BY 1').fetchall()
+    assert stored == [(time * unit_ns,), ((time + 1) * unit_ns,)]
+    assert ("say --precision s" in capsys.readouterr().err) is (precision == "ns")
+
+
+def test_a_time_that_is_out_of_range_in_its_unit_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "points").write_text("cpu,h=a v=1 1609459200\ncpu,h=a v=2 1609459200123\n")
+    words = ["sqlite", str(tmp_path / "points"), "--endpoint", f"sqlite://{tmp_path / 'x.db'}", "--precision", "s"]
+    assert main(["load", *words, "--out", str(tmp_path / "r")]) == 1
+    says(complaint(capsys.readouterr().err), "line 2 ", "its time is out of range", "1 points were acknowledged")
+    assert main(["load", "sqlite", "--use-case", "devops", "--precision", "s"]) == 2
+    says(complaint(capsys.readouterr().err), "--precision belongs to a FILE")

@@ -12,6 +12,7 @@ from tsbench.errors import Broken
 from tsbench.model import WriteMode
 from tsbench.run import file_columns
 from tsbench.run.file_columns import Points, outline, read_points
+from tsbench.run.file_tables import Tables
 from tsbench.run.loading import FileSource
 from tsbench.run.point_files import Lines
 from tsbench.targets import registry
@@ -47,12 +48,13 @@ def stored(text: bytes, count: int) -> tuple[list[Any], str]:
     """Return all points with measurement, series, time and fields in the order they are stored, and the complaint."""
     found: list[Any] = []
     lines = read_points(iter([text]), count, columns=True)
-    source = FileSource(lines, SCHEMA, WriteMode.BULK, 250, lambda *_: None)
+    tables = Tables(SCHEMA.nulls)
+    source = FileSource(lines, SCHEMA, WriteMode.BULK, 250, lambda *_: None, tables)
     series: list[tuple[str, ...]] = []
     try:
         for piece in source:
             batch: Batch = piece.encode.args[0]  # type: ignore[attr-defined]
-            series = [*source.tables.series]
+            series = [*tables.series]
             columns = {name: values.tolist() for name, values in batch.fields.items()}
             for i in range(len(batch)):
                 fields = {name: repr(values[i]) for name, values in columns.items() if values[i] == values[i]}
@@ -128,7 +130,8 @@ def test_lines_without_some_fields_are_read_alike(monkeypatch):
 
 def pieces(text: bytes, target: str) -> list[Batch]:
     schema = next(iter(registry.get(target).schemas.values()))
-    source = FileSource(read_points(iter([text]), 1_000, columns=True), schema, WriteMode.BULK, 400, lambda *_: None)
+    points, tables = read_points(iter([text]), 1_000, columns=True), Tables(schema.nulls)
+    source = FileSource(points, schema, WriteMode.BULK, 400, lambda *_: None, tables)
     return [piece.encode.args[0] for piece in source]  # type: ignore[attr-defined]
 
 

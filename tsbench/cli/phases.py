@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from pydantic import ValidationError
@@ -51,6 +51,7 @@ def load(
     workers: Annotated[int, typer.Option(min=1, max=64, help="Connections that load at the same time.")] = 1,
     batch: Annotated[int, typer.Option(min=1, max=1_000_000, help="Points per request.")] = 10_000,
     mode: Annotated[str, typer.Option(help="bulk, or multi: ordinary writes of many points.")] = "bulk",
+    precision: Annotated[Literal["ns", "us", "ms", "s"], typer.Option(help="Unit of a file's times.")] = "ns",
     limit: Annotated[int | None, typer.Option(min=1, help="Points to load at most.")] = None,
     duration: Annotated[str | None, typer.Option(help="Time to load at most: 60s.")] = None,
     rate: Annotated[float | None, typer.Option(min=0.001, help="Points per second at most.")] = None,
@@ -69,6 +70,8 @@ def load(
         raise UserMistake("give either a FILE (- is standard input) or --use-case, which is simulated on the fly")
     if file is not None and (unfit := given & {"scale", "start", "end", "interval", "seed", "form"}):
         raise UserMistake(f"--{min(unfit)} belongs to --use-case; the points of a file are as they are")
+    if file is None and "precision" in given:
+        raise UserMistake("--precision belongs to a FILE; the points of a world have times in ns")
     place = found_place(target, endpoint, schema)
     name = f"load-{target}"
     common: dict[str, Any] = {"id": name, "scenario": name, "labels": {"target": target}, "target": place}
@@ -76,7 +79,7 @@ def load(
     spec: Job
     try:
         if file is not None:
-            spec = FileSpec.model_validate({**common, "file": _points_of(file, limit)})
+            spec = FileSpec.model_validate({**common, "file": _points_of(file, limit, precision)})
         else:
             world = world_of(use_case or "", scale, start, end, interval, seed, form)
             common["load"]["window"] = world.pop("window")
@@ -103,13 +106,23 @@ def _expect_wanted(spec: RunSpec, limit: int | None, *, yes: bool) -> None:
         raise UserMistake(f"this would {why[0]}; change --start, --end, --interval or --scale, {YES}")
 
 
-def _points_of(file: str, limit: int | None) -> FilePart:
+_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_LIKELY_NS = range(315_532_800 * units.NS_PER_S, 4_102_444_800 * units.NS_PER_S)
+"""Times from 1980 to 2100; what lies outside is more often in another unit."""
+
+
+def _points_of(file: str, limit: int | None, precision: str) -> FilePart:
     """Return the part of a specification that names a file of points; refuse formats that are not read."""
-    from tsbench.run.point_files import expect_points
+    from tsbench.run.point_files import expect_points, first_time
     from tsbench.scenario.spec import FilePart
 
     expect_points(file)
-    return FilePart(name=file, limit=limit)
+    unit_ns, first = _UNITS_NS[precision], first_time(file)
+    if first is not None and first * unit_ns not in _LIKELY_NS:
+        likely = next((name for name, length_ns in _UNITS_NS.items() if first * length_ns in _LIKELY_NS), None)
+        shown = f"{first} {precision}" if likely is None else f"{first}; if it is in {likely}, say --precision {likely}"
+        stderr.print(f"note: the first point is before 1980 or after 2100: its time is {shown}", highlight=False)
+    return FilePart(name=file, limit=limit, unit_ns=unit_ns)
 
 
 def _loaded_line(summary: Summary) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tsbench.model import Batch, Codes, Field, Kind, Measurement
 from tsbench.run.file_columns import Points, PointTable
-from tsbench.run.line_grammar import NotALine, is_skipped, kind_of, numbers_of, parsed_head, parts_of
+from tsbench.run.line_grammar import MOST_TIME_NS, NotALine, is_skipped, kind_of, numbers_of, parsed_head, parts_of
 from tsbench.run.point_files import Lines
 from tsbench.text import printable, shortened
 
@@ -48,12 +48,12 @@ class Tables:
     fields of the kinds `nulls` stay among the others of their measurement.
     """
 
-    def __init__(self, nulls: frozenset[Kind], kinds: frozenset[Kind] = frozenset(Kind)) -> None:
+    def __init__(self, nulls: frozenset[Kind], kinds: frozenset[Kind] = frozenset(Kind), unit_ns: int = 1) -> None:
         self.shared: tuple[str, ...] = ()
         self.series: dict[tuple[str, ...], int] = {}
         self._of_head: dict[bytes, tuple[str, int]] = {}
         self._known: dict[str, _Known] = {}
-        self._nulls, self._held = nulls, kinds
+        self._nulls, self._held, self._unit_ns = nulls, kinds, unit_ns
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
@@ -84,6 +84,8 @@ class Tables:
         series = np.array([self._of_head[head][1] for head in points.heads], dtype=np.int32)[points.head_of]
         for table in points.tables:
             self._note_fields(table.name, table.fields, int(table.rows[0]))
+            if len(late := np.flatnonzero(np.abs(table.time_ns) > MOST_TIME_NS // self._unit_ns)):
+                raise Refused(int(table.rows[late[0]]), "its time is out of range")
         return [self._batch(one, series[one.rows]) for table in points.tables for one in _apart(table, self._nulls)]
 
     def _by_lines(self, lines: Lines) -> Points:
@@ -188,7 +190,7 @@ class Tables:
             part = known.parts[key] = replace(known.measurement, fields=(*nullable,))
         if known.tags is None:
             known.tags = self._all_tags(known)
-        return Batch(part, 0, 0, table.time_ns, series, known.tags, table.columns)
+        return Batch(part, 0, 0, table.time_ns * self._unit_ns, series, known.tags, table.columns)
 
     def _all_tags(self, known: _Known) -> Mapping[str, Codes]:
         """Return the tags of every series so far, as a batch of the measurement has them."""

@@ -105,8 +105,11 @@ def parts_of(line: bytes) -> ParsedLine:
 @lru_cache(maxsize=4_096)
 def _field_names(raw: tuple[bytes, ...]) -> tuple[str, ...]:
     names = tuple(map(unescaped, raw))
-    if len({*names}) < len(names):
-        raise NotALine(f"it has the field '{next(name for name in names if names.count(name) > 1)}' twice")
+    known: set[str] = set()
+    for name in names:
+        if name in known:
+            raise NotALine(f"it has the field '{name}' twice")
+        known.add(name)
     return names
 
 

@@ -122,10 +122,11 @@ class _Steps:
         phases.phase("load", self.limit)
         made = _Tables(spec, run, session, parts, limits)
         with opened(spec.file.name) as blocks:
-            batch, columns = spec.load.batch, not parts.schema.takes_lines
-            points = read_points(blocks, _block(batch) if columns else batch, self.limit, columns=columns)
-            source = FileSource(points, parts.schema, spec.load.mode, batch, made.create)
-            if parts.schema.takes_lines:
+            batch, as_lines = spec.load.batch, parts.schema.takes_lines and spec.file.unit_ns == 1
+            points = read_points(blocks, batch if as_lines else _block(batch), self.limit, columns=not as_lines)
+            tables = Tables(parts.schema.nulls, parts.schema.kinds, spec.file.unit_ns)
+            source = FileSource(points, parts.schema, spec.load.mode, batch, made.create, None if as_lines else tables)
+            if as_lines:
                 made.create_empty()
             source.begin()
             try:
@@ -196,7 +197,7 @@ class FileSource:
     """The pieces of a file, in its order, of at most `batch` points each.
 
     `create` is called before the first batch that needs new tables or series: with the tables, the measurements that
-    are new, and the number of series that were known before.
+    are new, and the number of series that were known before. Without `tables` lines are sent as they are.
     """
 
     def __init__(
@@ -206,19 +207,20 @@ class FileSource:
         mode: WriteMode,
         batch: int,
         create: Callable[[Tables, Sequence[Measurement], int], None],
+        tables: Tables | None,
     ) -> None:
         self._lines, self._schema, self._mode, self._batch, self._create = lines, schema, mode, batch, create
         self._ready: list[Piece] = []
         self._failure: Exception | None = None
         self._made: set[str] = set()
         self._made_series = 0
-        self.tables = Tables(schema.nulls, schema.kinds)
+        self.tables = tables
         self.names: dict[str, str] = {}
         """The first field of each measurement of lines that are sent as they are."""
 
     def measurements(self) -> tuple[Measurement, ...]:
         """Return the measurements so far; of lines that are sent as they are, only their names and a field."""
-        if not self._schema.takes_lines:
+        if self.tables is not None:
             return self.tables.measurements
         return tuple(Measurement(name, (), (Field(first),)) for name, first in self.names.items())
 
@@ -240,12 +242,10 @@ class FileSource:
         """Read the next lines; an error is raised when those before it have been handed out."""
         try:
             lines = next(self._lines)
-            if isinstance(lines, Points):
-                self._ready += self._parsed(lines)
+            if self.tables is not None:
+                self._ready += self._parsed(self.tables, lines)
                 return
-            if not self._schema.takes_lines:
-                self._ready += self._parsed(lines)
-                return
+            assert isinstance(lines, Lines)  # noqa: S101 - nobody has read them by columns
             try:
                 contents = _plain_contents(lines)
             except Odd:
@@ -274,19 +274,19 @@ class FileSource:
         encode = partial(self._schema.encode_lines, before.data, before.count)
         return Piece(encode, before.count, values, number=lines.first), problem
 
-    def _parsed(self, lines: Lines | Points) -> list[Piece]:
+    def _parsed(self, tables: Tables, lines: Lines | Points) -> list[Piece]:
         try:
-            batches = self.tables.batches(lines)
+            batches = tables.batches(lines)
         except Refused as refused:
             if isinstance(lines, Points):
-                return self._parsed(lines.as_lines())
+                return self._parsed(tables, lines.as_lines())
             self._failure = not_a_line(lines, refused.index, refused.why)
-            return self._parsed(lines.until(refused.index)) if refused.index else []
-        new = [m for m in self.tables.measurements if m.name not in self._made]
-        if new or len(self.tables.series) > self._made_series:
-            self._create(self.tables, new, self._made_series)
+            return self._parsed(tables, lines.until(refused.index)) if refused.index else []
+        new = [m for m in tables.measurements if m.name not in self._made]
+        if new or len(tables.series) > self._made_series:
+            self._create(tables, new, self._made_series)
             self._made |= {m.name for m in new}
-            self._made_series = len(self.tables.series)
+            self._made_series = len(tables.series)
         starts = ((b, start) for b in batches for start in range(0, len(b), self._batch))
         some = [b.rows(start, start + self._batch) for b, start in starts]
         return [Piece(partial(self._schema.encode, b, self._mode), len(b), b.values) for b in some]

@@ -111,6 +111,18 @@ def expect_points(path: str) -> None:
             raise UserMistake(f"'{path}' is {name}, which is not read yet; {cure}")
 
 
+def first_time(path: str) -> int | None:
+    """Return the number that is the time of a file's first point; None if it has none, or cannot be read twice."""
+    if not Path(path).is_file():
+        return None
+    with opened(path) as blocks:
+        lines = next(blocks, b"").split(b"\n")[:-1]
+    for line in lines:
+        with suppress(NotALine):
+            return parse(line.rstrip(b"\r")).time_ns
+    return None
+
+
 def _is_separated(line: bytes) -> bool:
     """Return True for a line of text in columns; a byte-order mark before it is Excel's."""
     try:

@@ -86,6 +86,8 @@ class FilePart(Part):
 
     name: str
     limit: int | None = None
+    unit_ns: int = 1
+    """Length of the unit of its times."""
     tags: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = Field(default_factory=dict)
     fields: dict[str, dict[str, Kind]] = Field(default_factory=dict)
 
