@@ -48,6 +48,8 @@ SHARED_BY_TARGETS = {
 }
 """Modules of `targets/` that are not databases."""
 
+MAP = ROOT / "docs" / "architecture.md"
+
 # What is not yet as it should be. These lists may only become shorter.
 KNOWN_IMPORTS: set[tuple[str, str]] = set()
 """Imports that do not fit the order yet."""
@@ -340,3 +342,12 @@ def test_a_class_has_a_name_of_its_own() -> None:
     assert names_with_several_meanings().keys() <= {
         "Connection", "Difference", "Limits", "Manifest", "Part", "Window",
     }, "give the new class another name"  # fmt: skip
+
+
+def test_the_page_on_the_code_has_the_packages_in_their_order_and_files_that_are_there() -> None:
+    page = MAP.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)
+    assert [tuple(re.findall(r"`(\w+)`", row)) for row in rows] == [*ORDER]
+    paths = {path for path in re.findall(r"`([\w/]+\.py)`", page) if "/" in path and "NAME" not in path}
+    assert len(paths) > 8
+    assert [path for path in paths if not (PACKAGE / path).exists() and not (ROOT / path).exists()] == []

@@ -66,12 +66,7 @@ def load(
     from tsbench.scenario.spec import FileSpec, Job, RunSpec, explained
 
     given = given_options(context)
-    if (file is None) == (use_case is None):
-        raise UserMistake("give either a FILE (- is standard input) or --use-case, which is simulated on the fly")
-    if file is not None and (unfit := given & {"scale", "start", "end", "interval", "seed", "form"}):
-        raise UserMistake(f"--{min(unfit)} belongs to --use-case; the points of a file are as they are")
-    if file is None and "precision" in given:
-        raise UserMistake("--precision belongs to a FILE; the points of a world have times in ns")
+    _expect_one_source(file, use_case, given)
     place = found_place(target, endpoint, schema)
     name = f"load-{target}"
     common: dict[str, Any] = {"id": name, "scenario": name, "labels": {"target": target}, "target": place}
@@ -94,6 +89,16 @@ def load(
     with CellProgress(stderr, f"load {target}") as progress:
         summary = load_points(spec, results, progress, limit=limit, pace=pace)
     return ended(results, summary, _loaded_line(summary))
+
+
+def _expect_one_source(file: str | None, use_case: str | None, given: set[str]) -> None:
+    """Verify that points come from a file or a world, with options of that one only."""
+    if (file is None) == (use_case is None):
+        raise UserMistake("give either a FILE (- is standard input) or --use-case, which is simulated on the fly")
+    if file is not None and (unfit := given & {"scale", "start", "end", "interval", "seed", "form"}):
+        raise UserMistake(f"--{min(unfit)} belongs to --use-case; the points of a file are as they are")
+    if file is None and "precision" in given:
+        raise UserMistake("--precision belongs to a FILE; the points of a world have times in ns")
 
 
 def _expect_wanted(spec: RunSpec, limit: int | None, *, yes: bool) -> None:
