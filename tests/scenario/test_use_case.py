@@ -340,6 +340,8 @@ def test_a_text_or_boolean_that_is_another_is_found_and_named(query: str) -> Non
         ("[true, false], weights = [1, 3]", "[true, false], null = 0.5", "open: null: belongs to numbers"),
         ("[true, false], weights = [1, 3]", '[true, false], type = "int"', "open: type: belongs to numbers"),
         ('"run", "idle"', '"run", ""', "state.of"),
+        ('"run", "idle"', '"run", "run "', "state: of: 'run ' begins or ends with a space"),
+        ('"run", "idle"', '"run", "a\\nb"', "control character"),
         ("temp * open", "state * 2", "power: is: there is no field 'state'"),
         ('count(state)"]\nbucket', 'max(state)"]\nbucket', "select: 'state' holds no numbers, of which"),
         ("state = 'idle'", "state = 'idel'", "where: 'state' is never 'idel'; did you mean 'idle'?"),
@@ -474,7 +476,13 @@ def use_cases(draw: st.DrawFn) -> dict[str, object]:
     rows = [*some, *(["gap"] if gaps else [])]
     flags = draw(st.booleans())
     if flags:
-        fields["state"] = {"of": draw(st.lists(st.text("ab'\"\\ é%", min_size=1), min_size=2, max_size=4, unique=True))}
+        fields["state"] = {
+            "of": draw(
+                st.lists(
+                    st.text("ab'\"\\ é%", min_size=1).map(lambda text: f"<{text}>"), min_size=2, max_size=4, unique=True
+                )
+            )
+        }
         fields["open"] = {"of": [True, False], "stays": "1m"}
         rows += ["state", "open"]
     aggregate = draw(st.sampled_from(["max", "mean", "sum", "count"]))

@@ -305,7 +305,10 @@ def _labels(
     if whole.dtype == pl.Boolean:
         table["of"] = [texts[int(place)] == "true" for place in table["of"]]
     else:
-        known = [f"{own}-{int(i)}" if hashed else _plain(texts[int(i)])[:200] for i in table["of"]]
+        known = [
+            f"{own}-{int(i)}" if hashed else _plain(texts[int(i)])[:200].strip() or f"{own}-{int(i)}"
+            for i in table["of"]
+        ]
         table["of"] = [text if known.index(text) == i else f"{text[:190]}-{i}" for i, text in enumerate(known)]
     return table, "; ".join(notes)
 

@@ -162,6 +162,10 @@ class FieldPart(Part):
             raise ValueError("of: needs numbers alone, texts alone, or true and false")
         if self.kind not in {Kind.TEXT, Kind.BOOL}:
             return
+        if spaced := next(
+            (value for value in self.of or () if isinstance(value, str) and value.strip() != value), None
+        ):
+            raise ValueError(f"of: '{spaced}' begins or ends with a space, which not all databases tell apart")
         if len({*(self.of or ())}) < len(self.of or ()):
             raise ValueError("of: a value stands twice; say with weights how often each is chosen")
         for name in ("null", "daily", "min", "max", "decimals"):
