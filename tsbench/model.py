@@ -362,10 +362,10 @@ class Analysis:
 class Text:
     """A query in a user's own words, in one or several databases' languages.
 
-    `answer` has the names and kinds of its columns: time, text, int or float. `texts` has the text by the name of its
-    language; the parameters in it are :start and :end of the window, and the names in `values`, each with its texts.
-    `gold` is DuckDB's SQL for the right answer, about a table of the measurement with the points of the window; "" if
-    there is none, and answers are not compared.
+    `answer` has the names and kinds of its columns: time, text, int, float or bool. `texts` has the text by the name of
+    its language; the parameters in it are :start and :end of the window, and the names in `values`, each with its
+    texts. `gold` is DuckDB's SQL for the right answer, about a table of the measurement with the points of the window;
+    "" if there is none, and answers are not compared.
     """
 
     measurement: Measurement

@@ -92,7 +92,13 @@ name = "pump"
 temp = { walk = 1.0, first = 40, decimals = 2 }
 rpm  = { normal = [1450, 20], type = "int" }
 gap  = { uniform = [0, 9], decimals = 1, null = 0.3 }
+state = { of = ["run", "idle"] }
+open = { of = [true, false] }
 """
+STATES = (
+    '["state:text", "open:bool", "n:int", "hot:bool"]',
+    "SELECT state, open, count(*), max(temp) > 40 FROM pump GROUP BY state, open",
+)
 SITES = ('["site:text", "warm:float", "n:int"]', "SELECT site, avg(temp), count(*) FROM pump GROUP BY site")
 OVERALL = ('["warm:float", "fast:int"]', "SELECT avg(temp), max(rpm) FROM pump")
 GAPS = ('["n:int", "mean:float"]', "SELECT count(gap), avg(gap) FROM pump")
@@ -105,7 +111,7 @@ JOIN = "FROM pump m JOIN tags t ON t.id = m.tags_id"
 INSIDE = "m.time >= :start AND m.time < :end"
 MINUTE = {"sqlite": "m.time / 60000000000", "duckdb": "epoch_us(m.time) // 60000000"}
 QUESTIONS = {
-    "sites": SITES, "overall": OVERALL, "gaps": GAPS, "different": DIFFERENT, "minutes": MINUTES,
+    "sites": SITES, "overall": OVERALL, "gaps": GAPS, "different": DIFFERENT, "minutes": MINUTES, "states": STATES,
 }  # fmt: skip
 RIGHT = [
     ("sites", f"SELECT t.site, avg(m.temp), count(*) {JOIN} WHERE {INSIDE} GROUP BY t.site"),
@@ -119,6 +125,8 @@ RIGHT = [
     ("overall", f"SELECT avg(m.temp), max(m.rpm) FROM pump m WHERE {INSIDE}"),
     ("gaps", f"SELECT count(m.gap), avg(m.gap) FROM pump m WHERE {INSIDE} AND m.gap IS NOT NULL"),
     ("minutes", f"SELECT MINUTE, max(m.temp) FROM pump m WHERE {INSIDE} GROUP BY 1"),
+    ("states", f"SELECT m.state, m.open, count(*), max(m.temp) > 40 FROM pump m WHERE {INSIDE} GROUP BY 1, 2"),
+    ("states", f"SELECT m.state, m.open = true, count(*), max(m.temp) > 40 FROM pump m WHERE {INSIDE} GROUP BY 1, 2"),
 ]
 WRONG = [
     ("sites", f"SELECT t.site, avg(m.temp), count(*) {JOIN} WHERE m.time >= :start AND m.time <= :end GROUP BY t.site"),
@@ -148,6 +156,11 @@ WRONG = [
     ("minutes", f"SELECT (MINUTE) - (MINUTE) % 2, max(m.temp) FROM pump m WHERE {INSIDE} GROUP BY 1"),
     ("minutes", f"SELECT MINUTE, max(m.temp) FROM pump m WHERE {INSIDE} AND m.gap > 1 GROUP BY 1"),
     ("minutes", f"SELECT MINUTE, max(m.temp) FROM pump m WHERE {INSIDE} GROUP BY 1 HAVING count(*) > 60"),
+    ("states", f"SELECT m.state, NOT m.open, count(*), max(m.temp) > 40 FROM pump m WHERE {INSIDE} GROUP BY 1, 2"),
+    ("states", f"SELECT m.state, m.open, count(*), max(m.temp) < 40 FROM pump m WHERE {INSIDE} GROUP BY 1, 2"),
+    ("states", f"SELECT upper(m.state), m.open, count(*), max(m.temp) > 40 FROM pump m WHERE {INSIDE} GROUP BY 1, 2"),
+    ("states", f"SELECT m.state, m.open, count(*), NULL FROM pump m WHERE {INSIDE} GROUP BY 1, 2"),
+    ("states", f"SELECT m.state, 'true', count(*), max(m.temp) > 40 FROM pump m WHERE {INSIDE} GROUP BY 1, 2"),
 ]  # fmt: skip
 
 
@@ -211,7 +224,7 @@ FASTEST = 'text.sql = """\nSELECT t.site'
         ('{"$project": {"_id": 0, "site"', '{"$out": "x"}, {"$project": {"_id": 0, "site"', "text.mongodb: it would write ($out)"),
         ('[{"$match": {"time": {"$gte": ":start", "$lt": ":end"}}}', '[{"$match": {"time"', "query.fastest.text.mongodb: "),
         ('["site:text", "rpm:int"]', "[]", "query.1: answer: is missing; say what the text returns"),
-        ('"rpm:int"', '"rpm:number"', "'rpm:number' is not NAME:KIND, with the kind time, text, int or float"),
+        ('"rpm:int"', '"rpm:number"', "'rpm:number' is not NAME:KIND, with the kind time, text, int, float or bool"),
         ('"rpm:int"', '"site:int"', "answer: a column stands twice"),
         ('"rpm:int"', '"time:int"', "'time:int' has a name that stands for a time"),
         ('"time:time", "warm', '"at:time", "warm', "InfluxQL and Flux call a time 'time'; rename 'at:time' to 'time:time'"),

@@ -106,7 +106,8 @@ class ColumnForms:
 def forms_of(query: Query) -> ColumnForms:
     """Return the forms of an answer's columns."""
     if isinstance(query, Text):
-        return ColumnForms(query.times, query.floats)
+        flags = {name: (False, True) for name, kind in query.answer if kind == "bool"}
+        return ColumnForms(query.times, query.floats, flags)
     m = query.measurement
     floats = frozenset(one.name for one in m.fields if one.kind is Kind.FLOAT)
     rows = isinstance(query, Raw | Latest | Stored)  # of which columns are fields

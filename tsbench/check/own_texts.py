@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tsbench.check.comparison import Computed, Difference, NotAnAnswer, compare_rows, order
+from tsbench.check.comparison import Computed, Difference, NotAnAnswer, compare_answers, order
 from tsbench.check.questions import Tracker
 from tsbench.errors import UserMistake, require
 from tsbench.model import Codes, Text
@@ -94,7 +94,7 @@ class OwnTextTracker(Tracker):
             return Difference(f"gold gives no answer: {error}", "no gold")
         if question.part is not None:
             return question.part.compare(query, [_with_bounds(expected)], answer.odd)
-        return compare_rows(_with_bounds(_in_order(query, expected)), _in_order(query, answer.odd), query.columns)
+        return compare_answers(query, _with_bounds(_in_order(query, expected)), _in_order(query, answer.odd))
 
 
 def _in_order(query: Text, rows: Sequence[Row]) -> list[Row]:

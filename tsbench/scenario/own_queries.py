@@ -28,7 +28,7 @@ _TAG_IS = re.compile(r"\s*(\w+)\s*=\s*'([^']+)'((?:\s+or\s+'[^']+')*)\s*")
 _FLAG_IS = re.compile(r"\s*(\w+)\s*=\s*(true|false)\s*")
 _SELECTED = re.compile(r"\s*(max|min|mean|sum|count)\((\w+)\)\s*")
 _ORDER = re.compile(r"\s*(\w+)\((\w+)\)(?:\s+(asc|desc))?\s*")
-_COLUMN = re.compile(r"\w{1,60}:(time|text|int|float)")
+_COLUMN = re.compile(r"\w{1,60}:(time|text|int|float|bool)")
 
 
 class QueryPart(Part):
@@ -69,7 +69,7 @@ class QueryPart(Part):
     text: dict[own_text.Language, Annotated[str, Field(min_length=1, max_length=100_000)]] = Field(default_factory=dict)
     """In place of `select`: the query in databases' languages, with `:start`, `:end` and the tags that are drawn."""
     answer: Annotated[tuple[str, ...], Field(strict=False, max_length=1_000)] = ()
-    """The columns that each text returns, as `NAME:KIND`; a kind is time, text, int or float."""
+    """The columns that each text returns, as `NAME:KIND`; a kind is time, text, int, float or bool."""
     gold: Annotated[str, Field(max_length=100_000)] = ""
     """DuckDB's SQL for the right answer, from a table of the measurement: time, tags, fields of the window's points."""
 
@@ -99,7 +99,7 @@ class QueryPart(Part):
             )
         for column in self.answer:
             if not _COLUMN.fullmatch(column):
-                raise ValueError(f"answer: '{column}' is not NAME:KIND, with the kind time, text, int or float")
+                raise ValueError(f"answer: '{column}' is not NAME:KIND, with the kind time, text, int, float or bool")
             if column.startswith("time:") and column != "time:time":
                 raise ValueError(f"answer: '{column}' has a name that stands for a time; rename it")
         try:

@@ -23,7 +23,7 @@ Language: TypeAlias = Literal[
 """Languages in which a query may be written; several databases understand "sql"."""
 GOLD_ENGINE = "duckdb"
 """The package that answers `gold`."""
-KINDS = ("time", "text", "int", "float")
+KINDS = ("time", "text", "int", "float", "bool")
 """Kinds of an answer's columns."""
 
 
