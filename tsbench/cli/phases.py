@@ -113,7 +113,7 @@ def _expect_wanted(spec: RunSpec, limit: int | None, *, yes: bool) -> None:
 
 _UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _LIKELY_NS = range(315_532_800 * units.NS_PER_S, 4_102_444_800 * units.NS_PER_S)
-"""Times from 1980 to 2100; what lies outside is more often in another unit."""
+"""Times from 1980 to 2100: others are more often in another unit than of such a year."""
 
 
 def _points_of(file: str, limit: int | None, precision: str) -> FilePart:
