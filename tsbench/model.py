@@ -290,7 +290,7 @@ class Aggregated:
     @property
     def value_names(self) -> tuple[str, ...]:
         """Names of the columns of values: of their fields, or `max_temp` where a field has several aggregates."""
-        return _parts_of(self.values)[2]
+        return names_of_values(self.values)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -312,6 +312,11 @@ def _parts_of(
     fields = tuple(dict.fromkeys(field for _, field in values))
     names = fields if len(fields) == len(values) else tuple(f"{how}_{field}" for how, field in values)
     return fields, frozenset(how for how, _ in values), names
+
+
+def names_of_values(values: tuple[tuple[Aggregate, str], ...]) -> tuple[str, ...]:
+    """Return the names of the columns that pairs of an aggregate and a field have in an answer."""
+    return _parts_of(values)[2]
 
 
 @dataclass(frozen=True, slots=True)

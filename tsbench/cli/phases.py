@@ -118,11 +118,10 @@ _LIKELY_NS = range(315_532_800 * units.NS_PER_S, 4_102_444_800 * units.NS_PER_S)
 
 def _points_of(file: str, limit: int | None, precision: str) -> FilePart:
     """Return the part of a specification that names a file of points; refuse formats that are not read."""
-    from tsbench.run.point_files import expect_points, first_time
+    from tsbench.run.point_files import expect_points
     from tsbench.scenario.spec import FilePart
 
-    expect_points(file)
-    unit_ns, first = _UNITS_NS[precision], first_time(file)
+    unit_ns, first = _UNITS_NS[precision], expect_points(file)
     if first is not None and first * unit_ns not in _LIKELY_NS:
         likely = next((name for name, length_ns in _UNITS_NS.items() if first * length_ns in _LIKELY_NS), None)
         shown = f"{first} {precision}" if likely is None else f"{first}; if it is in {likely}, say --precision {likely}"

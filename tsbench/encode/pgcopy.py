@@ -76,7 +76,7 @@ def _by_parts(batch: Batch, *, extra_json: bool) -> tuple[bytearray, NDArray[np.
     """Return what `_encoded` does, of rows whose values have different lengths."""
     m = batch.measurement
     times = times_us(batch.time_ns) - EPOCH_2000_US
-    parts = [_fixed(_numbers(times, ">i8")), *([_fixed(_numbers(batch.series, ">i4"))] if m.tags else [])]
+    parts = [_fixed(sized_numbers(times, ">i8")), *([_fixed(sized_numbers(batch.series, ">i4"))] if m.tags else [])]
     parts += [_values(field, batch.fields[field.name]) for field in m.fields]
     if extra_json:
         own = [bytes((_JSONB_VERSION,)) + text.encode() for text in own_tags_json(batch)]
@@ -96,7 +96,8 @@ def label_bytes(field: Field) -> list[bytes]:
     return [label.encode() if isinstance(label, str) else bytes((label,)) for label in field.labels]
 
 
-def _numbers(values: NDArray[Any], kind: str) -> NDArray[np.void]:
+def sized_numbers(values: NDArray[Any], kind: str) -> NDArray[np.void]:
+    """Return numbers of a type, each after its length, as they stand in rows and in arrays."""
     table = np.empty(len(values), [("length", ">i4"), ("value", kind)])
     table["length"] = table.dtype["value"].itemsize
     table["value"] = values
@@ -112,7 +113,7 @@ def _values(field: Field, column: NDArray[Any]) -> TextPart:
     """Return the part of a row with a field's value, which is its length alone where a point lacks it."""
     if field.labels:
         return TextPart(sized(label_bytes(field)), column)
-    part = _fixed(_numbers(float8(column), ">f8"))
+    part = _fixed(sized_numbers(float8(column), ">f8"))
     if not field.nullable:
         return part
     nulls = np.isnan(column)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tsbench.encode.pgcopy import EPOCH_2000_US, float8, label_bytes, times_us
+from tsbench.encode.pgcopy import EPOCH_2000_US, float8, label_bytes, sized_numbers, times_us
 from tsbench.encode.sql import own_tags_json
 from tsbench.model import Kind
 
@@ -122,9 +122,7 @@ def _encoded(texts: tuple[str, ...]) -> tuple[bytes, ...]:
 
 
 def _array(kind: str, values: NDArray[Any]) -> bytes:
-    elements = np.empty(len(values), [("length", ">i4"), ("value", kind)])
-    elements["length"] = elements.dtype["value"].itemsize
-    elements["value"] = values
+    elements = sized_numbers(values, kind)
     head = _array_head(_ELEMENT_OIDS[kind], len(values))
     if kind != ">f8" or not (nulls := np.isnan(values)).any():
         return head + elements.tobytes()

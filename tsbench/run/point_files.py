@@ -80,10 +80,11 @@ def opened(path: str) -> Iterator[Iterator[bytes]]:
             stopped.set()
 
 
-def expect_points(path: str) -> None:
+def expect_points(path: str) -> int | None:
     """Verify by the first bytes of a file, before any server is touched, that it is not in a format that is not read.
 
-    Of pipes and standard input nothing is read here.
+    Returns the number that is the time of its first point. Of pipes and standard input nothing is read here: None, as
+    where there is no point among the first bytes.
 
     Raises
     ------
@@ -93,7 +94,7 @@ def expect_points(path: str) -> None:
         If a compressed file is damaged or has no end.
     """
     if not Path(path).is_file():
-        return
+        return None
     with opened(path) as blocks:
         head = next(blocks, b"")
     line = head.partition(b"\n")[0]
@@ -109,15 +110,11 @@ def expect_points(path: str) -> None:
         if is_it:
             cure = "write it as line protocol first (measurement,tag=text field=1 1451606400000000000)"
             raise UserMistake(f"'{path}' is {name}, which is not read yet; {cure}")
+    return _first_time(head)
 
 
-def first_time(path: str) -> int | None:
-    """Return the number that is the time of a file's first point; None if it has none, or cannot be read twice."""
-    if not Path(path).is_file():
-        return None
-    with opened(path) as blocks:
-        lines = next(blocks, b"").split(b"\n")[:-1]
-    for line in lines:
+def _first_time(head: bytes) -> int | None:
+    for line in head.split(b"\n")[:-1]:
         with suppress(NotALine):
             return parse(line.rstrip(b"\r")).time_ns
     return None
@@ -158,8 +155,6 @@ def _decompressed(read: Callable[[], bytes], name: str) -> Iterator[bytes]:
         yield from reader(read, first)
     except EOFError:
         raise Broken(f"{name} was cut: its compressed data has no end; what came before is stored") from None
-    except Broken:
-        raise
     except Exception as error:  # noqa: BLE001 - of either library
         raise Broken(f"{name} is damaged: {error}") from None
 

@@ -447,7 +447,7 @@ def _inline(table: dict[str, Any]) -> str:
 def _literal(value: Any) -> str:
     if isinstance(value, str):
         return f'"{value}"'
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
         return f"[{', '.join(map(_literal, value))}]"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import Field, model_validator
 
-from tsbench.model import Condition, Kind, Tagged, Top
+from tsbench.model import Condition, Kind, Tagged, Top, names_of_values
 from tsbench.scenario.types import DurationNs, Part
 from tsbench.text import suggestion
 from tsbench.workload import own_text, queries
@@ -189,8 +189,8 @@ class QueryPart(Part):
         m = _ORDER.fullmatch(self.order or "")
         if m is None or self.limit is None:
             return None
-        column = m[2] if len({*self.fields}) == len(self.values) else f"{m[1]}_{m[2]}"
-        return Top(column, self.limit, lowest=m[3] == "asc")
+        place = [*self.values].index((cast("Aggregate", m[1]), m[2]))
+        return Top(names_of_values(self.values)[place], self.limit, lowest=m[3] == "asc")
 
 
 def _condition(text: str, fields: Mapping[str, Column]) -> Condition | Tagged:

@@ -121,9 +121,9 @@ def expect_all_fields(batch: Batch) -> None:
         )
 
 
-def expect_numbers(batch: Batch) -> None:
-    """Refuse a batch with texts or booleans, for a layout that holds numbers only; raises `Unsupported`."""
-    if other := next((field.name for field in batch.measurement.fields if field.kind not in NUMBERS), None):
+def expect_kinds(batch: Batch, kinds: frozenset[Kind]) -> None:
+    """Refuse a batch with fields of other kinds than those that a layout holds; raises `Unsupported`."""
+    if other := next((field.name for field in batch.measurement.fields if field.kind not in kinds), None):
         raise Unsupported(f"this layout holds numbers only, and the field {other} has none")
 
 

@@ -73,8 +73,6 @@ def expect_names(table: str, columns: Sequence[str], *, folds_case: bool, longes
 
     A column would stand in it twice, or a name has more than the `longest` number of bytes.
     """
-    if table.casefold() == "tags" and "id" not in columns:
-        raise UserMistake(f"a measurement cannot be called '{table}', as the table of tags is; rename it")
     for what, name in [("table", table), *(("column", name) for name in columns)]:
         if longest is not None and (size := len(name.encode())) > longest:
             text = f"'{shortened(name, 40)}' has {size} bytes, more than the {longest} of a {what}'s name here"
@@ -146,6 +144,8 @@ class SqlSchema(Schema, ABC):
         kinds = {Kind.FLOAT: of.floats, Kind.INT: of.integers, Kind.TEXT: of.tag, Kind.BOOL: of.booleans}
         types = {"time": self.types.time, "tags_id": self.types.tags_id, OWN_TAGS: self.types.own_tags}
         types |= {field.name: kinds[field.kind] for field in m.fields}  # of texts as of tags
+        if m.name.casefold() == "tags":
+            raise UserMistake(f"a measurement cannot be called '{m.name}', as the table of tags is; rename it")
         of_table = column_names(m, own_tags=own_tags)
         expect_names(m.name, of_table, folds_case=self.folds_case, longest=self.longest_name)
         return ", ".join(f"{quoted(name)} {types[name]}" for name in of_table)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tsbench.model import Analysis
-from tsbench.targets.base import NUMBERS, Operation, Payload, Schema, Statement, Unsupported, expect_numbers
+from tsbench.targets.base import NUMBERS, Operation, Payload, Schema, Statement, Unsupported, expect_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ class MemorySchema(Schema):
         return [SortTable(f"settle {m.name}", m) for m in measurements]
 
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
-        expect_numbers(batch)
+        expect_kinds(batch, self.kinds)
         name = batch.measurement.name
         slices = (batch.rows(start, start + points) for start in range(0, len(batch), points))
         return (Payload(mode, name, f"add to {name}", one, len(one), len(one) * 12 + one.values * 8) for one in slices)

@@ -24,6 +24,7 @@ from tsbench.model import (
     Text,
     Top,
     Window,
+    names_of_values,
 )
 from tsbench.workload import own_text, queries
 
@@ -216,7 +217,7 @@ def _top_of(content: Mapping[str, Any], column: Any, limit: Any, lowest: Any) ->
     _expect_above_zero(limit)
     if type(lowest) is not bool or not content["by"] or content["bucket_ns"] is not None:
         raise ValueError("top has a column, a limit, and whether the lowest are wanted; of rows by tags alone")
-    if not any(column in {name, f"{how}_{name}"} for how, name in content["values"]):
+    if column not in names_of_values(tuple(map(tuple, content["values"]))):
         raise ValueError(f"there is no column {column!r}")
     return Top(column, limit, lowest)
 

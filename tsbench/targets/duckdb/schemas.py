@@ -6,10 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from tsbench.encode import pgcopy, sql
-from tsbench.model import Kind, WriteMode
+from tsbench.model import WriteMode
 from tsbench.targets.base import Payload, Statement, Unsupported, expressible
 from tsbench.targets.sql import ColumnTypes, SqlSchema, SqlText, column_names, fields, insert, names, quoted
 
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
+    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -120,10 +119,8 @@ def _arrow(batch: Batch) -> pa.Table:
         columns["tags_id"] = pa.array(batch.series)
     for i, field in enumerate(m.fields):
         values = batch.fields[field.name]
-        if field.kind is Kind.TEXT:
-            columns[f"field {i}"] = pa.DictionaryArray.from_arrays(pa.array(values), field.texts)
-        elif field.kind is Kind.BOOL:
-            columns[f"field {i}"] = pa.array(values.astype(np.bool_))
+        if field.labels:
+            columns[f"field {i}"] = pa.DictionaryArray.from_arrays(pa.array(values), pa.array(field.labels))
         else:
             columns[f"field {i}"] = pa.array(values, from_pandas=field.nullable)  # from pandas: NaN is NULL
     if m.own_tags:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tsbench.model import OTHERS, Aggregated, Analysis, Count, Kind, Latest, LatestBuckets, Query, Raw, Stored, Text
 from tsbench.targets.base import Unsupported, others_text, text_in
-from tsbench.targets.influxdb.influxql import duration, number
+from tsbench.targets.influxdb.influxql import duration, literal
 from tsbench.workload.own_text import filled
 
 if TYPE_CHECKING:
@@ -222,10 +222,7 @@ def _newest(m: Measurement) -> list[str]:
 
 def _condition(condition: Condition) -> str:
     comparison = "==" if condition.comparison == "=" else condition.comparison
-    value = condition.operand
-    if isinstance(value, bool):
-        return f"{_column(condition.field)} {comparison} {str(value).lower()}"
-    return f"{_column(condition.field)} {comparison} {text_literal(value) if isinstance(value, str) else number(value)}"
+    return f"{_column(condition.field)} {comparison} {literal(condition.operand, text_literal)}"
 
 
 def _kept(query: Raw | Latest) -> str:

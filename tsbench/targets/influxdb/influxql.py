@@ -14,7 +14,7 @@ from tsbench.targets.base import Unsupported, text_in
 from tsbench.workload.own_text import filled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tsbench.model import Measurement
 
@@ -128,13 +128,14 @@ def _aggregates(query: Aggregated | LatestBuckets) -> str:
 
 
 def _conditions(query: Raw | Aggregated) -> list[str]:
-    return [f"{quoted(one.field)} {one.comparison} {_operand(one.operand)}" for one in query.where]
+    return [f"{quoted(one.field)} {one.comparison} {literal(one.operand, text_literal)}" for one in query.where]
 
 
-def _operand(value: float | str | bool) -> str:
+def literal(value: float | str | bool, of_text: Callable[[str], str]) -> str:
+    """Return a number, boolean or text as a literal; `of_text` returns a text's."""
     if isinstance(value, bool):
         return str(value).lower()
-    return text_literal(value) if isinstance(value, str) else number(value)
+    return of_text(value) if isinstance(value, str) else number(value)
 
 
 def _groups(query: Aggregated) -> list[str]:

@@ -15,7 +15,7 @@ from tsbench.targets.base import (
     Schema,
     Statement,
     expect_all_fields,
-    expect_numbers,
+    expect_kinds,
     expressible,
 )
 from tsbench.targets.mongodb.commands import MAX_BYTES, MAX_DOCUMENTS, CommandPiece
@@ -124,8 +124,7 @@ class DocumentSchema(Schema):
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
         """Return the documents of writes, the same in all modes: MongoDB has no other path for bulk data."""
         expect_all_fields(batch)
-        if self.kinds is NUMBERS:
-            expect_numbers(batch)
+        expect_kinds(batch, self.kinds)
         text = self._text(batch)
         with expressible():
             writes = self._writes(batch, points)

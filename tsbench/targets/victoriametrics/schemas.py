@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsbench.model import Aggregated, Analysis, Count, Kind, Latest, LatestBuckets, Raw, Stored, Text, Top
-from tsbench.targets.base import NUMBERS, Operation, Statement, Unsupported, expect_all_fields, expect_numbers, text_in
+from tsbench.targets.base import NUMBERS, Operation, Statement, Unsupported, expect_all_fields, expect_kinds, text_in
 from tsbench.targets.http import LineSchema
 from tsbench.workload.own_text import filled
 
@@ -93,7 +93,7 @@ class FieldsSchema(LineSchema):
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
         """Return the batch as lines; refuse what would be stored as something else."""
         expect_all_fields(batch)
-        expect_numbers(batch)
+        expect_kinds(batch, self.kinds)
         m = batch.measurement
         for name in (m.name, *m.tags, *m.own_tags, *m.field_names):
             if '"' in name:  # up to the next one it takes commas, spaces and line breaks for text, and answers 204
