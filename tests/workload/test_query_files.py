@@ -38,6 +38,9 @@ def line(use_case: str, kind: str, **change: Any) -> bytes:
 WHERE = "where has conditions of a field"
 
 
+TOP = {"column": "usage_user", "limit": 3, "lowest": False}
+
+
 @pytest.mark.parametrize(
     ("use_case", "kind", "change", "words"),
     [
@@ -62,6 +65,10 @@ WHERE = "where has conditions of a field"
         ("cpu-only", "high-cpu-1", {"where": [{"field": "usage_user"}]}, "it is no query of this world"),
         ("cpu-only", "high-cpu-1", {"where": 5}, "it is no query of this world"),
         ("cpu-only", "high-cpu-1", {"where": [5]}, "it is no query of this world"),
+        ("cpu-only", "double-groupby-1", {"bucket_ns": None, "top": {**TOP, "column": "max_usage_user"}}, "no column"),
+        ("cpu-only", "double-groupby-1", {"bucket_ns": None, "top": {**TOP, "limit": 0}}, "above 0"),
+        ("cpu-only", "double-groupby-1", {"top": TOP}, "of rows by tags alone"),
+        ("cpu-only", "double-groupby-1", {"bucket_ns": None, "top": {**TOP, "first": 1}}, "no query of this world"),
         (
             "cpu-only",
             "high-cpu-1",
