@@ -200,7 +200,7 @@ def test_decimal_commas_zones_and_doubled_hours(tmp_path: Path) -> None:
         ("time,v\n1700000000,2\n", ["--time", "w"], "--time: there is no column 'w'"),
         ("time,v\n1700000000,2\n", ["--tag", "w"], "--tag: there is no column 'w'"),
         ("time\n1700000000\n", [], "no column has values that change"),
-        ("time,v\n", [], "no row has a time in 'time'"),
+        ("time,v\n", [], "has no rows"),
         ("time,v\n1700000000,2\n", ["--out", "y.txt"], "a use case is a .toml file"),
     ],
 )
@@ -214,7 +214,7 @@ def test_a_file_that_is_no_recording_is_one_line(
 def test_other_files_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, content, why in (
         ("absent.csv", None, "there is no such file"),
-        ("x.xlsx", b"PK", "this is '.xlsx'"),
+        ("x.xlsx", b"PK", "it is '.xlsx'"),
         ("x.parquet", b"PAR1 nothing", "x.parquet: "),
         ("x.csv.gz", b"\x1f\x8b nothing", "x.csv.gz: "),
     ):
@@ -226,11 +226,11 @@ def test_other_files_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 @pytest.mark.slow
 def test_damaged_files_are_learned_or_named_and_never_more(tmp_path: Path) -> None:
-    whole = meters(3).write_csv().encode()[:6_000]
+    whole = meters(3).write_csv().encode()[:6_000].rpartition(b"\n")[0]
     draw, lines = random.Random(5), []
     for _ in range(300):
         damaged = bytearray(whole)
-        for _ in range(draw.randint(1, 30)):
+        for _ in range(draw.randint(1, 4)):
             at = draw.randrange(len(damaged))
             damaged[at : at + draw.randint(0, 3)] = bytes(
                 draw.choices(b',;"\n\r\t 0123abz-.\xff\x00', k=draw.randint(0, 3))

@@ -170,7 +170,7 @@ def with_unrecorded(
     first_ns = feed.world.time_ns(feed.loaded_ticks)
     if newest_ns is None or newest_ns < first_ns:
         return ledger
-    recorded = 0 if feed.world.spec.disorder else feed.last_tick_of(ledger) - feed.loaded_ticks
+    recorded = 0 if feed.world.is_irregular else feed.last_tick_of(ledger) - feed.loaded_ticks
     ticks = (newest_ns - first_ns) // feed.world.spec.interval_ns + 1
     ticks = min(ticks, max(feed.loaded_ticks, 2 * recorded))
     if feed.last_tick is not None:
@@ -187,7 +187,9 @@ def _missing(feed: Feed, ledger: NDArray[np.void], stream: int, ticks: int) -> I
     """Yield stream, block, offset and number of the points of a stream's next ticks that a ledger lacks."""
     spec, size = feed.world.spec, feed.block_points
     rows = ticks * max(0, int(feed.series_in(np.array(stream))))
-    if spec.disorder:  # with copies there are more; rows that do not exist are none
+    if feed.world.recorded is not None:
+        rows = feed.world.recorded.rows
+    elif spec.disorder:  # with copies there are more; rows that do not exist are none
         rows = -(-int(rows * (1 + spec.disorder.duplicate)) // size) * size
     own = ledger[ledger["stream"] == stream]
     turns = len(feed.world.measurements)

@@ -38,8 +38,8 @@ class Expiry:
         return self.now_ns() - self.after_ns + CLOCK_NS
 
     def kept_points(self, world: World, ticks: int) -> int:
-        """Return the number of points of a world's first ticks that must be stored now; 0 if it has disorder."""
-        if world.spec.disorder:
+        """Return the number of points of a world's first ticks that must be stored now; 0 if it is irregular."""
+        if world.is_irregular:
             return 0
         gone = -(-(self.before_ns() - world.time_ns(0)) // world.spec.interval_ns)
         return (ticks - min(max(gone, 0), ticks)) * world.spec.scale * len(world.measurements)

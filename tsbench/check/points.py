@@ -152,7 +152,7 @@ def slabs(feed: Feed, ledger: NDArray[np.void], *, keeps_duplicates: bool) -> It
     A world without disorder is generated once. One with disorder is generated once for the load and once more for the
     writes, each stream by itself, and its points wait as long as one of an earlier time may follow.
     """
-    if feed.world.spec.disorder:
+    if feed.world.is_irregular:
         yield from _disordered(feed, ledger, keeps=keeps_duplicates)
     else:
         yield from _orderly(feed, ledger, keeps=keeps_duplicates)
@@ -166,7 +166,7 @@ def end_of_writes(feed: Feed, ledger: NDArray[np.void]) -> int:
     loaded_ns = feed.world.time_ns(feed.loaded_ticks)
     if not len(ledger):
         return loaded_ns
-    if not feed.world.spec.disorder:
+    if not feed.world.is_irregular:
         return max(loaded_ns, feed.world.time_ns(feed.last_tick_of(ledger) - 1) + 1)
     return max(loaded_ns, *(int(batch.time_ns.max()) + 1 for batch in feed.written(ledger)))
 
@@ -312,18 +312,19 @@ def _disordered(feed: Feed, ledger: NDArray[np.void], *, keeps: bool) -> Iterato
         for stream in range(min(world.spec.streams, world.spec.scale))
     ]
     waiting = {measurement: _Waiting(world, len(streams), keeps=keeps) for measurement in world.measurements}
-    going = set(range(len(streams)))
+    going = list(range(len(streams)))
     while going:
-        for stream in sorted(going):
-            for _ in world.measurements:
-                ahead = next(streams[stream], None)
-                if ahead is None:
-                    going.discard(stream)
-                    for one in waiting.values():
-                        one.reached[stream] = EVER_NS
-                    break
-                batch, fates, rows = ahead
-                waiting[batch.measurement].add(stream, batch, fates, rows)
+        # The stream that lies furthest behind, so that few points of the others wait for it.
+        stream = min(going, key=lambda one: min(queue.reached[one] for queue in waiting.values()))
+        for _ in world.measurements:
+            ahead = next(streams[stream], None)
+            if ahead is None:
+                going.remove(stream)
+                for one in waiting.values():
+                    one.reached[stream] = EVER_NS
+                break
+            batch, fates, rows = ahead
+            waiting[batch.measurement].add(stream, batch, fates, rows)
         for one in waiting.values():
             yield from one.settled()
 

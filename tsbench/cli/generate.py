@@ -68,7 +68,7 @@ def generate(
         if unfit := given & {"only", "override"}:
             raise UserMistake(f"{_option(unfit)} needs --scenario")
         parsed("--interval", interval, _above_zero)
-        world = world_of(use_case, scale, start, end, interval, seed, devops, may_be_empty=True)
+        world = world_of(use_case, scale, start, end, interval, seed, devops, given, may_be_empty=True)
         end_ns = world["start"] + world.pop("window")
         spec = world_spec(world)
         keys = "--start, --end, --interval or --scale"
@@ -139,6 +139,7 @@ Kinds = Annotated[list[str], typer.Option("--type", help="A kind of `tsbench lis
 
 
 def queries(
+    context: typer.Context,
     kind: Kinds,
     use_case: Annotated[str, typer.Option(help="The world that is loaded.")] = "cpu-only",
     scale: Scale = 100,
@@ -160,7 +161,7 @@ def queries(
     from tsbench.workload.query_files import MS, head_line, made
     from tsbench.workload.world import World
 
-    keys = world_of(use_case, scale, start, end, interval, seed, form)
+    keys = world_of(use_case, scale, start, end, interval, seed, form, given_options(context))
     window_ns = keys.pop("window")
     try:
         world = World(world_spec(keys, MS))
@@ -213,11 +214,34 @@ def world_spec(keys: Mapping[str, Any], resolution_ns: int = 1) -> WorldSpec:
 
 
 def world_of(
-    use_case: str, scale: int, start: str, end: str, interval: str, seed: int, form: str, *, may_be_empty: bool = False
+    use_case: str,
+    scale: int,
+    start: str,
+    end: str,
+    interval: str,
+    seed: int,
+    form: str,
+    given: set[str],
+    *,
+    may_be_empty: bool = False,
 ) -> dict[str, Any]:
-    """Return [world] as `tsbench generate` has it from the same options, and the `window` that is loaded, in ns."""
-    from tsbench.scenario.use_case import resolved
+    """Return [world] as `tsbench generate` has it from the same options, and the `window` that is loaded, in ns.
 
+    A recording has its own scale, interval and times, unless options that are `given` say otherwise.
+    """
+    from tsbench.scenario.use_case import recording_of, resolved
+
+    if (recorded := recording_of(use_case)) is not None:
+        keys = {"use_case": use_case, "seed": seed, "streams": 1}
+        for name, text in (("scale", scale), ("interval", interval), ("form", form), ("start", start)):
+            keys |= {name: text} if name in given or (name == "form" and "devops" in given) else {}
+        made = resolved(keys, Path())
+        begin, end = made["start"], end if "end" in given else units.format_time(recorded.last_ns + units.NS_PER_S)
+        start_ns, end_ns = _times(begin, end)
+        window = end_ns - start_ns if "end" in given else recorded.ticks * recorded.interval_ns
+        if window <= 0:
+            raise UserMistake(f"--end {end}: is not after the recording's start, {begin}")
+        return {**made, "start": start_ns, "interval": recorded.interval_ns, "form": "bounded", "window": window}
     start_ns, end_ns = _times(start, end)
     interval_ns = parsed("--interval", interval, units.parse_duration_ns)
     if end_ns <= start_ns and not may_be_empty:

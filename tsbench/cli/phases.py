@@ -76,7 +76,7 @@ def load(
         if file is not None:
             spec = FileSpec.model_validate({**common, "file": _points_of(file, limit, precision)})
         else:
-            world = world_of(use_case or "", scale, start, end, interval, seed, form)
+            world = world_of(use_case or "", scale, start, end, interval, seed, form, given)
             common["load"]["window"] = world.pop("window")
             spec = RunSpec.model_validate({**common, "world": world})
     except ValidationError as error:

@@ -378,7 +378,7 @@ def mixed_batches(
     world: World, streams: Sequence[int], *, points: int, first_tick: int, last_tick: int
 ) -> Iterator[Batch]:
     """Yield batches of about `points` rows that cover the same stretch of time in each of several streams."""
-    if not world.spec.disorder:
+    if not world.is_irregular:
         yield from world.mixed(streams, points=points, first_tick=first_tick, last_tick=last_tick)
         return
     share = max(1, points // len(streams))

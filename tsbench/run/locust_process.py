@@ -93,7 +93,7 @@ def drive(
         raise Broken(f"the load processes failed: {_last_words(run / 'locust.log')}")
     if not run.has(TIMES):
         raise Broken(f"the load never began: {_last_words(run / 'locust.log')}")
-    if not stopped and spec.drive.window is None:  # with a window it ends early when all is written
+    if not stopped:
         _expect_whole(spec, run)
 
 
@@ -101,7 +101,14 @@ def _expect_whole(spec: RunSpec, run: RunDir) -> None:
     """Raise `Broken` if the load ended more than a second before its time, which Locust's exit code hides."""
     times = read_part(run / TIMES, Times)
     measured_s, wanted_s = times.end_s - times.start_s, spec.drive.duration / NS_PER_S
-    if measured_s < wanted_s - 1:
+    if spec.writes_end:
+        if times.stopped_s is not None and times.stopped_s < times.start_s + 1:
+            passed_s = times.stopped_s - times.go_s
+            raise Broken(
+                f"all points were written {passed_s:.1f} s after the first op, before a second was measured; load "
+                "less before (load.share, load.window), or take an open loop, a think time or a shorter warm-up"
+            )
+    elif measured_s < wanted_s - 1:
         log = (run / "locust.log").read_text(encoding="utf-8", errors="replace")
         why = "it ran out of memory" if "MemoryError" in log else "somebody sent it SIGTERM"
         raise Broken(f"the load process ended after {measured_s} of {wanted_s:g} s: {why}")

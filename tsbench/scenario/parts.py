@@ -104,7 +104,10 @@ class LoadPart(Part):
     """[load]: the data that is stored before the measurement, and how."""
 
     window: DurationNs = 3_600 * units.NS_PER_S
-    """Simulated time that is stored before measuring; above 0."""
+    """Simulated time that is stored before measuring; above 0. Default for a recording: its `share`."""
+    share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of a recording's points that are stored before measuring, in place of `window`; writes continue behind
+    them. Default: 0.8 for a scenario with writes, else 1."""
     duration: Annotated[SecondsNs, Field(gt=0)] | None = None
     """Time after which the load ends, at the first tick that it has not begun. Default: when `window` is stored."""
     batch: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000

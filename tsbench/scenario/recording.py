@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
-from tsbench.errors import UserMistake, one_line
+from tsbench.errors import UserMistake
+from tsbench.scenario import recorded_files
 from tsbench.text import suggestion
 
 if TYPE_CHECKING:
@@ -19,12 +19,9 @@ if TYPE_CHECKING:
 
 TIME, SERIES = "time of tsbench", "series of tsbench"
 """Names of the columns with the time (ns since 1970) and the series (a text)."""
-_COMPRESSED = (".gz", ".zst", ".zlib")
 _TIMELIKE = re.compile(r"time|timestamp|ts|date|datetime|at|when|_time", re.IGNORECASE)
 _THINGS = "id|no|nr|number|device|sensor|host|machine|meter|station|node|unit|serial|asset|vehicle|truck|pump|probe|tag"
 _IDLIKE = re.compile(rf"(?:.*[_ ])?(?:{_THINGS})(?:[_ ]?(?:id|no|nr|name))?", re.IGNORECASE)
-_UNITS = ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3), (float("inf"), 1))
-"""Numbers below which a time is in seconds, ms, us or ns: the years 1973 to 5138 in each."""
 _MAY_DOUBLE = 0.01
 """Share of rows that may have the time of another one of their series."""
 _STEADY = 0.995
@@ -47,43 +44,27 @@ class Recording:
 
 
 def read(path: Path, rows: int) -> pl.DataFrame:
-    """Return the first rows of a file.
+    """Return the first rows of a file, with the types that their values have.
 
     Raises
     ------
     UserMistake
         If it is neither CSV nor Parquet, or damaged.
     """
-    suffixes = [one.lower() for one in path.suffixes]
-    kind = next((one for one in reversed(suffixes) if one not in _COMPRESSED), "")
-    if not path.is_file():
-        raise UserMistake(f"{path}: there is no such file")
-    try:
-        if kind == ".parquet":
-            return pl.scan_parquet(path).head(rows).collect()
-        if kind in {".csv", ".tsv", ".txt"}:
-            return _read_csv(path, rows)
-    except (pl.exceptions.PolarsError, OSError, ValueError) as error:
-        raise UserMistake(f"{path}: {one_line(error)[:200]}") from None
-    raise UserMistake(
-        f"{path}: learn reads .csv and .parquet (CSV with .gz or .zst, too); this is '{kind or path.name}'"
+    parts: list[pl.DataFrame] = []
+    for frame in recorded_files.frames(path):
+        parts.append(frame)
+        if sum(map(len, parts)) >= rows:
+            break
+    if not parts:
+        raise UserMistake(f"{path}: has no rows")
+    whole = pl.concat(parts).head(rows)
+    texts = [name for name, dtype in whole.schema.items() if dtype == pl.String]
+    whole = whole.with_columns(
+        pl.when(pl.col(name).is_in(recorded_files.NULLS)).then(None).otherwise(pl.col(name)).alias(name)
+        for name in texts
     )
-
-
-def _read_csv(path: Path, rows: int) -> pl.DataFrame:
-    head = pl.read_csv(path, n_rows=1, has_header=False, separator="\x01", quote_char=None, encoding="utf8-lossy")
-    line = str(head.item(0, 0)).lstrip("\ufeff")
-    separator = max(",;\t|", key=line.count)
-    names = [name.strip().strip('"') for name in line.split(separator)]
-    if any(re.fullmatch(r"-?\d+(?:[.,]\d+)?", name) for name in names):
-        raise UserMistake(f"{path}: its first line has no names of columns: {line[:80]}")
-    nothing = ["", "NA", "NaN", "nan", "null", "NULL", "None"]
-    frame = pl.read_csv(
-        path, n_rows=rows, separator=separator, infer_schema_length=50_000, try_parse_dates=True, null_values=nothing
-    )
-    texts = [name for name, dtype in frame.schema.items() if dtype == pl.String]
-    commas = [name for name in texts if frame[name].drop_nulls().head(1_000).str.contains(r"^-?\d+,\d+$").all()]
-    return frame.with_columns(pl.col(name).str.replace(",", ".").cast(pl.Float64) for name in commas)
+    return whole.with_columns(recorded_files.typed(whole[name]) for name in texts)
 
 
 def recording(
@@ -150,26 +131,13 @@ def _time_column(frame: pl.DataFrame) -> str:
 
 def _times(column: pl.Series, zone: str) -> pl.Series:
     """Return times as ns since 1970; those without a zone are of `zone`."""
-    if column.dtype.is_numeric():
-        numbers = column.cast(pl.Float64)
-        middle = float(np.nanmedian(np.abs(numbers.to_numpy()))) if len(column) else 0.0
-        unit_ns = next((unit for below, unit in _UNITS if middle < below), 1)
-        whole = (numbers * unit_ns).round() if column.dtype.is_float() else column.cast(pl.Int64) * unit_ns
-        return whole.cast(pl.Int64)
-    if column.dtype == pl.String:
-        try:
-            column = column.str.to_datetime(strict=False, time_unit="ns")
-        except pl.exceptions.PolarsError:  # of no form that it knows
-            column = column.clear(len(column)).cast(pl.Datetime("ns"))
-    column = column.cast(pl.Datetime("ns", getattr(column.dtype, "time_zone", None)))
-    if column.null_count() == len(column):
+    try:
+        made = recorded_files.times(column, zone)
+    except ValueError as error:
+        raise UserMistake(f"--zone: {error}") from None
+    if made.null_count() == len(column):
         raise UserMistake(f"'{column.name}' has no times that are understood; write them as 2026-01-31T12:00:00Z")
-    if column.dtype.time_zone is None:  # type: ignore[attr-defined]  # it is a Datetime
-        try:
-            column = column.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
-        except pl.exceptions.PolarsError as error:
-            raise UserMistake(f"--zone: {one_line(error)[:100]}") from None
-    return column.dt.epoch("ns")
+    return made
 
 
 def _key_columns(frame: pl.DataFrame, names: Sequence[str]) -> list[str]:

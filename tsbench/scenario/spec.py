@@ -161,6 +161,12 @@ class RunSpec(Job):
         return tuple(op for op in self.op if op.query is not None)
 
     @property
+    def writes_end(self) -> bool:
+        """Whether the writes may come to an end before the measured time is over."""
+        recorded = self.world.described is not None and self.world.described.recording is not None
+        return bool(self.writes) and (recorded or self.drive.window is not None)
+
+    @property
     def block_points(self) -> int:
         """Rows that a stream hands out at a time: a multiple of every write's points.
 
@@ -197,7 +203,11 @@ class RunSpec(Job):
         `world` is the run's (`world_at`); the ticks before are those of the bulk load.
         """
         first = world.ticks(self.load.window)
-        return first, None if self.drive.window is None else first + world.ticks(self.drive.window)
+        last = None if world.recorded is None else world.recorded.ticks
+        if self.drive.window is None:
+            return first, last
+        end = first + world.ticks(self.drive.window)
+        return first, end if last is None else min(end, last)
 
     def loaded(self, world: World) -> Window:
         """Return the time range of the bulk load in `world`, the run's (`world_at`)."""
@@ -325,6 +335,7 @@ class Scenario:
                 matrix.choose(document, key, value)
         if "world" in document:
             document["world"] = resolved(document["world"], self.path.parent)
+            document["load"] = _load_of(document)
         if matrix.value_at(document, "target.cold") is True:
             document["drive"] = _without_warmup(document.get("drive", {}))
         taken = next((key for key in document if key in INTERNAL), None)
@@ -351,6 +362,21 @@ class Scenario:
             text = f"a cell's name would have {len(cell.id)} characters, more than {matrix.MAX_ID}"
             raise UserMistake(f"matrix: {text}; use case = [{{name = '...', ...}}] to name cells")
         return cell
+
+
+def _load_of(document: Mapping[str, Any]) -> Any:
+    """Return the [load] of a scenario; of a recording with the time that its share is of."""
+    load, world, ops = (document.get(key, {}) for key in ("load", "world", "op"))
+    described = world.get("described") if isinstance(world, dict) else None
+    recording = None if described is None else described.recording
+    if not isinstance(load, dict) or recording is None or "window" in load:
+        return load
+    writes = isinstance(ops, list) and any(isinstance(op, dict) and "write" in op for op in ops)
+    share = load.get("share", 0.8 if writes else 1.0)
+    if not isinstance(share, int | float) or not 0 < share <= 1:
+        return load
+    recorded = recording.recorded()
+    return {**load, "share": share, "window": f"{recorded.ticks_of(share) * recorded.interval_ns}ns"}
 
 
 def _in_round(cell: RunSpec, number: int) -> RunSpec:

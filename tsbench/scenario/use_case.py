@@ -13,10 +13,11 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from tsbench.errors import UserMistake
 from tsbench.model import Field as Column
 from tsbench.model import Kind
-from tsbench.scenario.file import explain, odd_text, read_document
+from tsbench.scenario.file import explain, naming, odd_text, read_document
+from tsbench.scenario.own_data import RecordingPart, TimeColumn
 from tsbench.scenario.own_queries import NAME, QueryPart, expect_answerable, expect_names, query_kinds
 from tsbench.scenario.types import FILE, DurationNs, Part
-from tsbench.units import NS_PER_S
+from tsbench.units import NS_PER_S, format_time
 from tsbench.workload import expressions
 from tsbench.workload.layout import Layout, Tag, UseCase
 from tsbench.workload.processes import Fixed, Fresh, Lazy, Normal, Pareto, Steady, TickCount, Uniform, Walk
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from tsbench.workload.processes import Draw, Process
     from tsbench.workload.random_numbers import Floats
+    from tsbench.workload.recording import Recorded
 
 _PATTERN = re.compile(r"[^{}]*\{(?::0?\d{0,2}d?)?\}[^{}]*")
 _EXACT = 2.0**53
@@ -308,12 +310,20 @@ class UseCaseFile(Part):
 
     about: str
     """What the data are, in a line."""
-    tags: Annotated[dict[str, TagPart], Field(min_length=1, max_length=100)]
-    measurement: Annotated[tuple[MeasurementPart, ...], Field(strict=False, min_length=1, max_length=1_000)]
+    recording: RecordingPart | None = None
+    """Files that have the points, in place of `tags` and `measurement`, which simulate them."""
+    tags: Annotated[dict[str, TagPart], Field(max_length=100)] = Field(default_factory=dict)
+    measurement: Annotated[tuple[MeasurementPart, ...], Field(strict=False, max_length=1_000)] = ()
     query: Annotated[tuple[QueryPart, ...], Field(strict=False, max_length=1_000)] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> UseCaseFile:
+        if self.recording is not None:
+            self._expect_recorded(self.recording)
+            return self
+        for name in ("tags", "measurement"):
+            if not getattr(self, name):
+                raise ValueError(f"{name}: is missing; a use case has tags and measurements, or a [recording]")
         keys = [name for name, tag in self.tags.items() if tag.is_key]
         if len(keys) != 1:
             said = f"{' and '.join(keys)} are" if keys else "none is"
@@ -342,12 +352,27 @@ class UseCaseFile(Part):
         expect_answerable(self.query, self.layouts(NS_PER_S), tags)
         return self
 
+    def _expect_recorded(self, recording: RecordingPart) -> None:
+        """Verify that a recording has all points, and the queries what they ask for once it is prepared."""
+        if self.tags or self.measurement:
+            raise ValueError(f"{'tags' if self.tags else 'measurement'}: belongs to simulated data; take it out")
+        if recording.digest:
+            recorded = recording.recorded()
+            tags = {name: codes.values for name, codes in recorded.tags.items()}
+            expect_answerable(self.query, recording.layouts(recorded), tags)
+
     def layouts(self, interval_ns: int) -> tuple[Layout, ...]:
         """Return the measurements as a world simulates them."""
         return tuple(m.layout(interval_ns) for m in self.measurement)
 
     def case(self, name: str, interval_ns: int) -> UseCase:
         """Return the use case for worlds with this interval."""
+        if self.recording is not None:
+            recorded = self.recording.recorded()
+            layouts = self.recording.layouts(recorded)
+            kinds = query_kinds(self.query, layouts)
+            tags = self.recording.tag_list(recorded)
+            return UseCase(name, self.about, tags, {"bounded": layouts}, queries=kinds, recorded=recorded)
         ordered = sorted(self.tags.items(), key=lambda item: not item[1].is_key)
         tags = tuple(tag.tag(own) for own, tag in ordered)
         layouts = self.layouts(interval_ns)
@@ -359,7 +384,13 @@ _INNER: dict[str, type[Part]] = {
     "measurement": MeasurementPart,
     "fields": FieldPart,
     "query": QueryPart,
+    "recording": RecordingPart,
+    "time": TimeColumn,
 }
+
+
+_HIDDEN = ("files", "digest")
+"""Keys of [recording] that files cannot set."""
 
 
 @lru_cache(maxsize=16)
@@ -368,9 +399,14 @@ def _read(path: Path, _changed: tuple[int, int]) -> UseCaseFile:
     if odd := odd_text(document):
         raise UserMistake(f"{path}: {odd}")
     try:
-        return UseCaseFile.model_validate(document, context=FILE)
+        case = UseCaseFile.model_validate(document, context=FILE)
+        if case.recording is None:
+            return case
+        with naming(f"{path}: "):
+            prepared = case.recording.prepared(path.parent)
+        return UseCaseFile.model_validate(dict(case) | {"recording": prepared})
     except ValidationError as error:
-        raise UserMistake(f"{path}: {explain(error, UseCaseFile, _INNER, hidden=())}") from None
+        raise UserMistake(f"{path}: {explain(error, UseCaseFile, _INNER, hidden=_HIDDEN)}") from None
 
 
 def read_use_case(path: Path) -> UseCaseFile:
@@ -397,6 +433,35 @@ def resolved(world: Any, place: Path) -> Any:
     name = world.get("use_case") if isinstance(world, dict) else None
     if not isinstance(name, str) or not name.endswith(".toml") or "described" in world:
         return world
+    path = _path_of(name, place)
+    described = read_use_case(path)
+    given = {} if described.recording is None else _recorded_keys(world, described.recording.recorded())
+    return {**world, "use_case": path.stem, "described": described, **given}
+
+
+def recording_of(use_case: str) -> Recorded | None:
+    """Return the recording of a use case, by its name or file; None if its points are simulated."""
+    if not use_case.endswith(".toml"):
+        return None
+    recording = read_use_case(_path_of(use_case, Path())).recording
+    return None if recording is None else recording.recorded()
+
+
+def _path_of(name: str, place: Path) -> Path:
+    """Return the path of a use-case file: below `place`, or else from here."""
     path = place / name
-    path = path if path.exists() or not Path(name).exists() else Path(name)
-    return {**world, "use_case": path.stem, "described": read_use_case(path)}
+    return path if path.exists() or not Path(name).exists() else Path(name)
+
+
+_SIMULATED = ("interval", "form", "late", "out_of_order", "duplicate", "missing")
+"""Keys of [world] that simulate."""
+
+
+def _recorded_keys(world: Mapping[str, Any], recorded: Recorded) -> dict[str, Any]:
+    """Return the keys of [world] that a recording says itself."""
+    if (scale := world.get("scale", recorded.series)) != recorded.series:
+        raise UserMistake(f"world.scale: the recording has {recorded.series:,} series, not {scale}; take it out")
+    if unfit := next((key for key in _SIMULATED if key in world), None):
+        raise UserMistake(f"world.{unfit}: belongs to simulated data, and these are recorded; take it out")
+    start = {} if "start" in world else {"start": format_time(recorded.start_ns)}
+    return {"scale": recorded.series, "interval": f"{recorded.interval_ns}ns", **start}

@@ -48,7 +48,7 @@ def check_spec(spec: RunSpec, place: str) -> None:
         with naming("world: ", ValueError):
             world = spec.world_at()
         _check_fields(world, target, schema)
-        _check_times(spec, target)
+        _check_times(spec, target, world)
         _check_load(spec, world, schema)
         if spec.drive.processes > world.spec.streams:
             text = f"{spec.drive.processes} processes cannot share {world.spec.streams} streams; raise world.streams"
@@ -147,20 +147,28 @@ def _check_shares(spec: RunSpec, target: Target, nodes: int, cure: str) -> None:
         raise UserMistake(f"world.duplicate: {why}")
 
 
-def _check_times(spec: RunSpec, target: Target) -> None:
-    for key, time_ns in (("interval", spec.world.interval), ("start", spec.world.start)):
+def _check_times(spec: RunSpec, target: Target, world: World) -> None:
+    step = [] if world.recorded is None else [("use_case", world.recorded.step_ns)]
+    for key, time_ns in (("interval", spec.world.interval), ("start", spec.world.start), *step):
         if time_ns % target.resolution_ns:
-            text = f"{target.name} stores times to {target.resolution_ns:,} ns; give a multiple of that"
+            cure = "cut them with round in recording.time" if key == "use_case" else "give a multiple of that"
+            text = f"{target.name} stores times to {target.resolution_ns:,} ns; {cure}"
             raise UserMistake(f"world.{key}: {text}")
 
 
 def _check_load(spec: RunSpec, world: World, schema: Schema) -> None:
     if not spec.load.window:
         raise UserMistake("load.window: must be above 0; queries need something to find")
-    if spec.load.duration is not None and (spec.queries or world.spec.disorder):
+    if spec.load.duration is not None and (spec.queries or world.is_irregular):
         what = "queries need to know what is stored" if spec.queries else "points that come late belong to no tick"
         raise UserMistake(f"load.duration: {what}; take it out, or {'them' if spec.queries else 'disorder'}")
     loaded = spec.loaded(world)
+    if world.recorded is None and spec.load.share is not None:
+        raise UserMistake("load.share: belongs to recorded data; these are simulated, so give load.window")
+    first, last = spec.write_ticks(world)
+    if spec.writes and last is not None and last <= first:
+        raise UserMistake("op: everything that was recorded is loaded before, so nothing is left to write; load less")
+    _expect_enough(spec, world)
     with naming("op: ", ValueError):
         _ = spec.block_points
         for op in spec.queries:
@@ -170,6 +178,21 @@ def _check_load(spec: RunSpec, world: World, schema: Schema) -> None:
         if isinstance(asked, Text):
             with naming(f"query.{op.query}: ", Unsupported):
                 schema.compile(asked)
+
+
+def _expect_enough(spec: RunSpec, world: World) -> None:
+    """Verify that the writes of an open loop, of which the number is known, do not run out of recorded points."""
+    if world.recorded is None or spec.drive.rate is None or not spec.writes:
+        return
+    later_ns = world.spec.start_ns - world.recorded.start_ns
+    left = world.recorded.rows_from(spec.loaded(world).end_ns - later_ns)
+    of_each = sum(op.weight * (op.write or 0) for op in spec.op) / sum(op.weight for op in spec.op)
+    seconds = (spec.drive.longest_warmup + measured_ns(spec)) / NS_PER_S
+    if (wanted := spec.drive.rate * of_each * seconds * 1.1) > left:
+        raise UserMistake(
+            f"drive.rate: about {wanted:,.0f} points are due in {seconds:g} s, and {left:,} of the recording are left "
+            "after the load; lower the rate, load less, or measure for a shorter time"
+        )
 
 
 def undrivable(target: Target, processes: int) -> str:

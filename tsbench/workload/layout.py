@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tsbench.model import Query, Tagged, Window
     from tsbench.workload.processes import Process
     from tsbench.workload.random_numbers import Bits, Floats
+    from tsbench.workload.recording import Recorded
 
 Derive: TypeAlias = "Callable[[Mapping[str, Floats], int], Mapping[str, Floats]]"
 """A function of (hidden quantities by name, interval in ns) that returns fields by name."""
@@ -142,7 +143,7 @@ class QueryKind:
 
 @dataclass(frozen=True, slots=True)
 class UseCase:
-    """A simulated world: the tags that all measurements share, and the measurements per form.
+    """The tags that all measurements share, and the measurements per form.
 
     `forms` maps `bounded` and `peer` to the measurements; both may be the same. A world of the form `peer` has the
     shares of `disorder.Disorder` in `peer_disorder` unless it is given others.
@@ -155,6 +156,8 @@ class UseCase:
     peer_disorder: tuple[tuple[str, Any], ...] = ()
     queries: Mapping[str, QueryKind] = field(default_factory=dict)
     """Its own kinds of query, beside those that any world has."""
+    recorded: Recorded | None = None
+    """The points, if they are recorded; else they are simulated."""
 
     def measurement(self, layout: Layout) -> Measurement:
         """Return the measurement that a layout describes."""

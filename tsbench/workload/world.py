@@ -1,4 +1,4 @@
-"""A world: the points of a use case as a pure function of (seed, stream, tick, series)."""
+"""A world: the points of a use case as a pure function of (seed, stream, tick, series), or as they were recorded."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from tsbench.model import Measurement
     from tsbench.workload.layout import Layout, QueryKind, UseCase
+    from tsbench.workload.recording import Recorded
 
 __all__ = ["Disorder", "World", "WorldSpec"]
 
@@ -56,7 +57,9 @@ class WorldSpec:
 
 
 class World:
-    """A simulated world: the points of a use case, and the tags of its series.
+    """The points of a use case, and the tags of its series.
+
+    Those of a recording lie in ticks, not on them: a tick has the points from its time to that of the next one.
 
     Parameters
     ----------
@@ -78,11 +81,15 @@ class World:
         self.kinds: Mapping[str, QueryKind] = use_case.queries
         """Kinds of query that only this use case has."""
         self.measurements: tuple[Measurement, ...] = tuple(use_case.measurement(layout) for layout in self._layouts)
-        self._shared: dict[str, Codes] = {}
-        for tag in use_case.tags:
-            bits = self._bits(_TAGS, tag.name)
-            self._shared[tag.name] = tag.draw(bits, spec.scale, self._shared)
-        self._drop_tags()
+        self.recorded = use_case.recorded
+        self.is_irregular = bool(spec.disorder) or self.recorded is not None
+        """Whether not every series has one point at every tick, in the order of time."""
+        self._shared: dict[str, Codes] = {} if self.recorded is None else dict(self.recorded.tags)
+        if self.recorded is None:
+            for tag in use_case.tags:
+                bits = self._bits(_TAGS, tag.name)
+                self._shared[tag.name] = tag.draw(bits, spec.scale, self._shared)
+            self._drop_tags()
         self._texts: dict[str, tuple[str, ...]] = {}
         self._tags: dict[str, Mapping[str, Codes]] = {}
         for layout in self._layouts:
@@ -133,8 +140,10 @@ class World:
     def count(self, stream: int | None, first_tick: int, last_tick: int) -> int | None:
         """Return the number of points with first_tick <= tick < last_tick (`stream` None: of all streams).
 
-        None if the world has missing, lost or duplicate points: their number is known only after generating them.
+        None if the world has missing, lost or duplicate points, or is recorded: their number is not known before.
         """
+        if self.recorded is not None:
+            return None
         disorder = self.spec.disorder
         if disorder.missing or disorder.lost or disorder.duplicate:
             return None
@@ -193,7 +202,7 @@ class World:
             raise ValueError(f"points per batch must be at least 1, not {points}")
         if first_tick < 0:
             raise ValueError(f"first_tick must be at least 0, not {first_tick}")
-        if self.spec.disorder and len(streams) > 1:
+        if self.is_irregular and len(streams) > 1:
             raise ValueError("streams of a world with disorder cannot be mixed")
         return self._batches(streams, points, first_tick, last_tick, only)
 
@@ -223,6 +232,9 @@ class World:
     ) -> Iterator[PointColumns]:
         """Yield one measurement's rows of some streams, some ticks at a time, in the order in which they are sent."""
         spec = self.spec
+        if self.recorded is not None:
+            yield from self._recorded(self.recorded, streams[0], first_tick, last_tick)
+            return
         shares = [np.arange(stream, spec.scale, spec.streams, dtype=np.int32) for stream in streams]
         series = np.concatenate(shares)
         if not len(series):
@@ -250,6 +262,23 @@ class World:
         held = None if shuffler is None else shuffler.flush()
         if held is not None:
             yield held
+
+    def _recorded(
+        self, recorded: Recorded, stream: int, first_tick: int, last_tick: int | None
+    ) -> Iterator[PointColumns]:
+        """Yield the recorded rows of a stream, sorted by time, as much later as the world begins later."""
+        spec, later_ns = self.spec, self.spec.start_ns - recorded.start_ns
+        end_ns = None if last_tick is None else self.time_ns(last_tick) - later_ns
+        for table in recorded.points(self.time_ns(first_tick) - later_ns, end_ns):
+            own = table if spec.streams == 1 else table.take(table.series % spec.streams == stream)
+            fields = own.fields
+            if spec.decimals is not None:
+                fields = {
+                    name: np.round(values, spec.decimals) if values.dtype.kind == "f" else values
+                    for name, values in fields.items()
+                }
+            if len(own):
+                yield PointColumns(own.time_ns + later_ns, own.series, fields)
 
     def _table(
         self, simulator: FieldSimulator, shuffler: Shuffler | None, series: NDArray[np.int32], tick: int, ticks: int
@@ -299,6 +328,8 @@ def _use_case(spec: WorldSpec) -> UseCase:
             raise ValueError(f"{name} must be at least {least}, not {getattr(spec, name)}")
     if spec.decimals is not None and spec.decimals < 0:
         raise ValueError(f"decimals must be at least 0, not {spec.decimals}")
+    if use_case.recorded is not None and spec.scale != use_case.recorded.series:
+        raise ValueError(f"the recording has {use_case.recorded.series:,} series: scale cannot be {spec.scale}")
     if not use_case.tags and spec.scale != 1:
         raise ValueError(f"'{spec.use_case}' is a single series: scale must be 1, not {spec.scale}")
     return use_case

@@ -1,0 +1,590 @@
+"""Preparing a recording: rows of files as points, sorted by time, in a file of columns."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from tsbench.errors import UserMistake
+from tsbench.model import Field, Kind
+from tsbench.scenario import recorded_files
+from tsbench.scenario.own_data import MOST_TEXTS
+from tsbench.text import printable, suggestion
+from tsbench.units import NS_PER_S
+from tsbench.workload.recording import POINTS, SERIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from tsbench.scenario.own_data import FieldColumn, RecordingPart
+
+_PART_ROWS = 65_536
+"""Rows of a part of the file of points."""
+_SORTED_ROWS = 1_000_000
+"""Rows that are sorted at a time, about."""
+_SAMPLED = 64
+"""Of so many times one is kept, to find times between which there are about `_SORTED_ROWS` rows."""
+_EXACT = 2**53
+_UNITS_NS = {"s": NS_PER_S, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_SPAN = (-(2**63) // 2, 2**63 // 2)
+"""Times in ns that databases and the arithmetic of windows have room for: the years 1823 to 2116."""
+_TIME, _SERIES = "time", "series"
+
+
+def prepared(part: RecordingPart, scratch: Path) -> tuple[Path, dict[str, Any]]:
+    """Read the files of a recording; return the directory with its points below `scratch`, and what they are.
+
+    Raises
+    ------
+    UserMistake
+        If a row or a column does not fit: one line with file, row and cure.
+    OSError
+        If the points cannot be written.
+    """
+    columns = _Columns.of(part)
+    while True:
+        try:
+            rows = _rows(part, columns, scratch / "rows.arrow")
+            break
+        except _WidenedError as error:
+            columns = columns.widened(error.name)
+    if not rows.times:
+        raise UserMistake(f"{part.files[0]}: has no rows")
+    if all(one.lacks for one in columns.fields):
+        raise UserMistake(
+            f"{part.files[0]}: each field lacks a value somewhere; one has to be in each row: give it a default"
+        )
+    directory = scratch / "points"
+    directory.mkdir()
+    written = _sorted(part, rows, scratch / "rows.arrow", directory / POINTS)
+    _write_series(columns, directory / SERIES)
+    interval_ns = _interval_ns(rows, written, len(columns.keys))
+    unit_ns = interval_ns if interval_ns % NS_PER_S == 0 else NS_PER_S
+    digest = hashlib.sha256()
+    for name in (POINTS, SERIES):
+        with (directory / name).open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    fields = [asdict(one.field()) for one in columns.fields]
+    return directory, {
+        "digest": digest.hexdigest(),
+        "rows": written.rows,
+        "series": len(columns.keys),
+        "start_ns": written.begins_ns[0] // unit_ns * unit_ns,
+        "last_ns": written.last_ns,
+        "interval_ns": interval_ns,
+        "step_ns": rows.step_ns,
+        "fields": fields,
+        "begins_ns": written.begins_ns,
+        "firsts": written.firsts,
+        "skipped": rows.skipped,
+        "replaced": rows.rows - written.rows,
+    }
+
+
+class _WidenedError(Exception):
+    """A column of whole numbers has one that is none, or lacks one: it is read once more, as floats."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _FieldColumn:
+    """A field, and what its column has turned out to have."""
+
+    name: str
+    part: FieldColumn
+    kind: Kind | None
+    lacks: bool = False
+    codes: dict[str, int] = field(default_factory=dict)
+
+    def field(self) -> Field:
+        return Field(self.name, self.kind or Kind.FLOAT, self.part.unit, self.lacks, tuple(self.codes))
+
+    def values(self, column: pl.Series, nulls: _Nulls, where: _Where) -> NDArray[Any]:
+        """Return the values as floats or integers, NaN where a row has none.
+
+        Raises
+        ------
+        UserMistake
+            If a value is not of the field's kind.
+        _WidenedError
+            If integers have to be floats.
+        """
+        given = nulls.without(column)
+        if given.dtype.is_nested() or given.dtype.is_temporal():
+            kind = "a list or a structure" if given.dtype.is_nested() else "a time"
+            raise UserMistake(f"recording.fields.{self.name}: column '{self.part.column}' is {kind}; take it out")
+        if isinstance(given.dtype, (pl.Categorical, pl.Enum)):
+            given = given.cast(pl.String)
+        if self.kind is None:
+            self.kind = _kind_of(given, self.part)
+        if self.kind is Kind.BOOL:
+            made = self._flags(given)
+        elif self.kind is Kind.TEXT:
+            made = given.cast(pl.String)
+        else:
+            made = recorded_files.numbers(given, pl.Int64 if self.kind is Kind.INT else pl.Float64)
+        if (at := recorded_files.first_odd(given, made)) is not None:
+            self._refuse(given, at, where)
+        if self.part.default is not None:
+            made = made.fill_null(self._default())
+        lacking = made.null_count() > 0
+        if self.kind is Kind.TEXT:
+            return self._coded(made, where)
+        if self.kind is Kind.FLOAT:
+            return self._floats(made, where)
+        if lacking and self.kind is Kind.INT:
+            raise _WidenedError(self.name)
+        if lacking:
+            self._refuse_none(made, where)
+        return made.cast(pl.Int64).to_numpy()
+
+    def _default(self) -> Any:
+        default = self.part.default
+        fits = {
+            Kind.TEXT: isinstance(default, str),
+            Kind.BOOL: isinstance(default, bool),
+        }.get(self.kind or Kind.FLOAT, isinstance(default, float) and not isinstance(default, bool))
+        if not fits:
+            raise UserMistake(f"recording.fields.{self.name}.default: {default!r} is no {self.kind} value")
+        if self.kind is Kind.INT and isinstance(default, float):
+            return int(default)
+        return default
+
+    def _flags(self, given: pl.Series) -> pl.Series:
+        if given.dtype == pl.Boolean:
+            return given
+        texts = given.cast(pl.String)
+        true, false = self.part.true or ("true", "True", "TRUE"), self.part.false or ("false", "False", "FALSE")
+        said = dict.fromkeys(true, True) | dict.fromkeys(false, False)
+        return texts.replace_strict(said, default=None, return_dtype=pl.Boolean)
+
+    def _floats(self, made: pl.Series, where: _Where) -> NDArray[np.float64]:
+        values: NDArray[np.float64] = made.to_numpy().astype(np.float64)
+        if made.dtype.is_integer() and (np.abs(values) > _EXACT).any():
+            at = int(np.argmax(np.abs(values) > _EXACT))
+            raise UserMistake(
+                f"{where(at)}: {self.part.column} is {made[at]}, which no float holds, and the column lacks values; "
+                "give it a default"
+            )
+        if np.isinf(values).any():
+            at = int(np.argmax(np.isinf(values)))
+            raise UserMistake(f"{where(at)}: {self.part.column} is infinite; put such values into null, or mend them")
+        self.lacks = self.lacks or bool(np.isnan(values).any())
+        return values
+
+    def _coded(self, made: pl.Series, where: _Where) -> NDArray[np.int64]:
+        if made.null_count():
+            self._refuse_none(made, where)
+        encoded = made.to_arrow().dictionary_encode()
+        for text in encoded.dictionary.to_pylist():
+            if text not in self.codes:
+                if why := _unfit(text):
+                    at = int((made == text).arg_true()[0])
+                    raise UserMistake(f"{where(at)}: {self.part.column}: the text '{printable(text[:80])}' {why}")
+                self.codes[text] = len(self.codes)
+        if len(self.codes) > MOST_TEXTS:
+            raise UserMistake(
+                f"{where(0)}: '{self.part.column}' has more than {MOST_TEXTS:,} different texts; take the field out, "
+                "or make it a tag"
+            )
+        lookup = np.array([self.codes[text] for text in encoded.dictionary.to_pylist()], dtype=np.int64)
+        codes: NDArray[np.int64] = lookup[encoded.indices.to_numpy()]
+        return codes
+
+    def _refuse(self, given: pl.Series, at: int, where: _Where) -> None:
+        if self.kind is Kind.INT and recorded_files.numbers(given, pl.Float64)[at] is not None:
+            raise _WidenedError(self.name)
+        known = "true or false" if self.kind is Kind.BOOL else "a number"
+        cure = "true and false" if self.kind is Kind.BOOL else "null"
+        raise UserMistake(
+            f"{where(at)}: {self.part.column} is '{printable(str(given[at])[:80])}', which is not {known}; "
+            f"name it in {cure}, or say type = 'text'"
+        )
+
+    def _refuse_none(self, made: pl.Series, where: _Where) -> None:
+        at = int(made.is_null().arg_true()[0])
+        raise UserMistake(
+            f"{where(at)}: {self.part.column} has no value, and only numbers may lack; give it a default, "
+            "such as default = " + ("false" if self.kind is Kind.BOOL else "'none'")
+        )
+
+
+def _kind_of(given: pl.Series, part: FieldColumn) -> Kind:
+    if part.type is not None:
+        return Kind(part.type)
+    if part.true is not None:
+        return Kind.BOOL
+    made = recorded_files.typed(given)
+    if made.dtype == pl.Boolean:
+        return Kind.BOOL
+    if made.dtype.is_integer():
+        return Kind.INT
+    return Kind.FLOAT if made.dtype.is_numeric() or made.null_count() == len(made) else Kind.TEXT
+
+
+def _unfit(text: str) -> str:
+    """Return why a text cannot be stored by every database; "" if it can."""
+    if len(text) > 200:
+        return f"has {len(text)} letters, more than 200; take the column out"
+    if text.strip() != text or not text:
+        return "begins or ends with a space, which not all databases tell apart; mend it"
+    return "has a character that cannot be shown; mend it" if printable(text) != text else ""
+
+
+@dataclass(frozen=True)
+class _Nulls:
+    """What stands for none."""
+
+    texts: tuple[str, ...]
+    numbers: tuple[float, ...]
+
+    @classmethod
+    def of(cls, part: RecordingPart) -> _Nulls:
+        given = recorded_files.NULLS if part.null is None else ("", *part.null)
+        numbers = tuple(float(one) for one in given if not isinstance(one, str))
+        return cls(tuple(one for one in given if isinstance(one, str)), numbers)
+
+    def without(self, column: pl.Series) -> pl.Series:
+        """Return the column with nulls in place of these values."""
+        if column.dtype == pl.String:
+            lacking = column.is_in(self.texts)
+            if self.numbers:
+                lacking |= recorded_files.numbers(column, pl.Float64).is_in(self.numbers).fill_null(value=False)
+        elif column.dtype.is_numeric():
+            lacking = column.cast(pl.Float64, strict=False).is_in([*self.numbers])
+            if column.dtype.is_float():
+                lacking |= column.is_nan()
+        else:
+            return column
+        if not lacking.any():
+            return column
+        return column.set(lacking.fill_null(value=False), None)
+
+
+@dataclass(frozen=True)
+class _Where:
+    """The place of a row: its file and its number there, from 1."""
+
+    path: str
+    before: int
+    rows: NDArray[Any] | None = None
+    """Numbers of the rows that are left, if some were left out."""
+
+    def __call__(self, row: int) -> str:
+        number = row if self.rows is None else int(self.rows[row])
+        return f"{self.path}: row {self.before + number + 1:,}"
+
+
+# --- series -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Columns:
+    """What the columns have turned out to have, row by row: keys, tags and texts."""
+
+    part: RecordingPart
+    fields: list[_FieldColumn]
+    nulls: _Nulls
+    keys: dict[str, int] = field(default_factory=dict)
+    texts: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The values of each tag but the key, by name."""
+    of_series: dict[str, NDArray[np.int32]] = field(default_factory=dict)
+    """For each such tag the value of each series."""
+    unit_ns: int = 0
+
+    @classmethod
+    def of(cls, part: RecordingPart) -> _Columns:
+        fields = [_FieldColumn(name, one, None) for name, one in part.fields.items()]
+        others = [*part.tags][1:]
+        return cls(
+            part,
+            fields,
+            _Nulls.of(part),
+            texts={name: {} for name in others},
+            of_series={name: np.empty(0, dtype=np.int32) for name in others},
+        )
+
+    def widened(self, name: str) -> _Columns:
+        """Return this before the first row, with a field that holds floats, and the kinds that the others have."""
+        new = _Columns.of(self.part)
+        for one, known in zip(new.fields, self.fields, strict=True):
+            one.kind = Kind.FLOAT if one.name == name else known.kind
+        return new
+
+    def series(self, frame: pl.DataFrame, where: _Where) -> NDArray[np.int32]:
+        """Return the number of each row's series.
+
+        Raises
+        ------
+        UserMistake
+            If a tag has another value than before in a series.
+        """
+        if not self.part.tags:
+            self.keys[""] = 0
+            return np.zeros(len(frame), dtype=np.int32)
+        names = [*self.part.tags]
+        series = self._coded(names[0], frame, self.keys, where)
+        for name in names[1:]:
+            codes = self._coded(name, frame, self.texts[name], where)
+            known = self.of_series[name]
+            if len(known) < len(self.keys):
+                known = np.concatenate([known, np.full(len(self.keys) - len(known), -1, dtype=np.int32)])
+            new = known[series] < 0
+            known[series[new]] = codes[new]
+            self.of_series[name] = known
+            if (known[series] != codes).any():
+                self._refuse_change(name, int(np.argmax(known[series] != codes)), series, codes, where)
+        return series
+
+    def _coded(self, name: str, frame: pl.DataFrame, known: dict[str, int], where: _Where) -> NDArray[np.int32]:
+        columns = [frame[column].cast(pl.String).fill_null("") for column in self.part.tags[name]]
+        joined = columns[0]
+        for column in columns[1:]:
+            joined = joined + "/" + column
+        encoded = joined.to_arrow().dictionary_encode()
+        values = encoded.dictionary.to_pylist()
+        for text in values:
+            if text not in known:
+                if text and (why := _unfit(text)):
+                    at = int((joined == text).arg_true()[0])
+                    raise UserMistake(f"{where(at)}: the tag {name} '{printable(text[:80])}' {why}")
+                known[text] = len(known)
+        lookup = np.array([known[text] for text in values], dtype=np.int32)
+        codes: NDArray[np.int32] = lookup[encoded.indices.to_numpy()]
+        return codes
+
+    def _refuse_change(
+        self, name: str, row: int, series: NDArray[np.int32], codes: NDArray[np.int32], where: _Where
+    ) -> None:
+        key, texts = next(iter(self.part.tags)), [*self.texts[name]]
+        was = texts[int(self.of_series[name][series[row]])]
+        raise UserMistake(
+            f"{where(row)}: {name} is '{texts[int(codes[row])]}' for the {key} '{[*self.keys][int(series[row])]}', "
+            f"and was '{was}'; a tag is the same for a series' life, so make {name} a field, or a part of the key"
+        )
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Rows:
+    """What the rows of the files are, in their order."""
+
+    rows: int = 0
+    skipped: int = 0
+    step_ns: int = NS_PER_S
+    is_sorted: bool = True
+    times: list[tuple[int, int]] = field(default_factory=list)
+    """The first and the last time of each part of the file of rows."""
+    sample: list[NDArray[np.int64]] = field(default_factory=list)
+
+    def add(self, times: NDArray[np.int64]) -> None:
+        while (times % self.step_ns).any():
+            self.step_ns //= 1_000
+        self.times.append((int(times.min()), int(times.max())))
+        self.sample.append(times[::_SAMPLED].copy())
+        self.rows += len(times)
+
+
+def _rows(part: RecordingPart, columns: _Columns, out: Path) -> _Rows:
+    """Write the rows of all files as points, in the order of the files, and return what they are."""
+    rows, writer = _Rows(), None
+    with pa.OSFile(str(out), "wb") as file:
+        for path in part.files:
+            before = 0
+            for frame in recorded_files.frames(Path(path)):
+                _expect_columns(part, frame, path)
+                batch, skipped = _batch(part, columns, frame, _Where(path, before))
+                before += len(frame)
+                rows.skipped += skipped
+                if batch is None:
+                    continue
+                if writer is None:
+                    writer = pa.ipc.new_file(file, batch.schema)
+                rows.add(batch.column(0).to_numpy())
+                writer.write_batch(batch)
+        if writer is not None:
+            writer.close()
+    return rows
+
+
+def _expect_columns(part: RecordingPart, frame: pl.DataFrame, path: str) -> None:
+    for key, column in part.columns():
+        if column not in frame.columns:
+            raise UserMistake(
+                f"{path}: recording.{key}: there is no column '{column}'; {suggestion(column, frame.columns)}"
+            )
+
+
+def _batch(part: RecordingPart, columns: _Columns, frame: pl.DataFrame, where: _Where) -> tuple[Any, int]:
+    """Return rows as points, None if there are none, and how many were left out."""
+    times = _times(part, columns, frame[part.time.column], where)
+    whole = ~times.is_null()
+    if part.tags:
+        for name in next(iter(part.tags.values())):
+            whole &= columns.nulls.without(frame[name]).is_not_null()
+    has_value = pl.repeat(any(one.part.default is not None for one in columns.fields), len(frame), eager=True)
+    for one in columns.fields:
+        has_value |= columns.nulls.without(frame[one.part.column]).is_not_null()
+    whole &= has_value
+    if part.incomplete == "refuse" and not whole.all():
+        at = int((~whole).arg_true()[0])
+        lacks = "time" if times[at] is None else "key" if has_value[at] else "value"
+        raise UserMistake(f"{where(at)}: has no {lacks}; mend it, or say incomplete = 'skip' in [recording]")
+    if not whole.all():
+        frame, times = frame.filter(whole), times.filter(whole)
+        where = _Where(where.path, where.before, whole.arg_true().to_numpy())
+    if not len(frame):
+        return None, int((~whole).sum())
+    arrays = {_TIME: times.to_numpy(), _SERIES: columns.series(frame, where)}
+    for one in columns.fields:
+        arrays[one.name] = one.values(frame[one.part.column], columns.nulls, where)
+    return pa.record_batch(arrays), int((~whole).sum())
+
+
+def _times(part: RecordingPart, columns: _Columns, column: pl.Series, where: _Where) -> pl.Series:
+    """Return times in ns, null where a row has none."""
+    given = columns.nulls.without(column)
+    asked, repeated = part.time, "null" if part.time.repeated == "refuse" else part.time.repeated
+    columns.unit_ns = columns.unit_ns or (_UNITS_NS[asked.unit] if asked.unit else 0)
+    try:
+        made = recorded_files.times(given, asked.zone, unit_ns=columns.unit_ns, repeated=repeated)
+        if (at := recorded_files.first_odd(given, made)) is not None:
+            said = f"{where(at)}: {asked.column} is '{printable(str(given[at])[:80])}', which"
+            if recorded_files.times(given, asked.zone)[at] is not None:
+                cure = "say repeated = 'earliest' or 'latest' in recording.time, or record in UTC"
+                raise UserMistake(f"{said} clocks in {asked.zone} showed twice; {cure}")
+            if recorded_files.times(given, "UTC")[at] is not None:
+                raise UserMistake(f"{said} no clock in {asked.zone} showed; is the zone right?")
+            raise UserMistake(f"{said} is no time; write 2026-01-31T12:00:00Z, or numbers with a unit")
+    except ValueError as error:
+        raise UserMistake(f"recording.time.zone: {error}") from None
+    if not columns.unit_ns and made.len() and given.drop_nulls().len():
+        columns.unit_ns = _unit_of(given)
+    if asked.round is not None:
+        unit_ns = _UNITS_NS[asked.round]
+        made = made // unit_ns * unit_ns
+    if ((made < _SPAN[0]) | (made >= _SPAN[1])).any():
+        at = int(((made < _SPAN[0]) | (made >= _SPAN[1])).arg_true()[0])
+        raise UserMistake(f"{where(at)}: {asked.column} is {given[at]}, before 1823 or after 2116; is the unit right?")
+    return made
+
+
+def _unit_of(given: pl.Series) -> int:
+    """Return the unit of times that are numbers, so that all rows have that of the first ones; 0 for others."""
+    made = recorded_files.typed(given)
+    return recorded_files.unit_of(made) if made.dtype.is_numeric() else 0
+
+
+# --- in the order of time ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Written:
+    """Points that were written, in the order of time."""
+
+    rows: int = 0
+    last_ns: int = 0
+    begins_ns: list[int] = field(default_factory=list)
+    firsts: list[int] = field(default_factory=list)
+
+
+def _sorted(part: RecordingPart, rows: _Rows, source: Path, out: Path) -> _Written:
+    """Write the rows sorted by time and series, of several with one time and series the one that counts."""
+    written, writer = _Written(), None
+    with pa.memory_map(str(source)) as file, pa.OSFile(str(out), "wb") as sink:
+        reader = pa.ipc.open_file(file)
+        for low, high in _edges(rows):
+            tables = [
+                _within(reader.get_batch(number), low, high)
+                for number, (first, last) in enumerate(rows.times)
+                if first < high and last >= low
+            ]
+            table = _ordered(part, pa.Table.from_batches(tables))
+            if writer is None:
+                writer = pa.ipc.new_file(sink, table.schema)
+            for begin in range(0, len(table), _PART_ROWS):
+                piece = table.slice(begin, _PART_ROWS).combine_chunks()
+                written.begins_ns.append(piece.column(0)[0].as_py())
+                written.firsts.append(written.rows)
+                writer.write_table(piece)
+                written.rows += len(piece)
+            written.last_ns = table.column(0)[-1].as_py()
+        assert writer is not None  # noqa: S101 - there are rows
+        writer.close()
+    return written
+
+
+def _edges(rows: _Rows) -> Iterator[tuple[int, int]]:
+    """Yield ranges of time that have about `_SORTED_ROWS` rows, in order; each has one at least."""
+    sample = np.sort(np.concatenate(rows.sample))
+    chosen = np.unique(sample[:: max(1, _SORTED_ROWS // _SAMPLED)]).tolist()
+    first, last = min(low for low, _ in rows.times), max(high for _, high in rows.times)
+    yield from pairwise([first, *(time for time in chosen if first < time <= last), last + 1])
+
+
+def _within(batch: Any, low: int, high: int) -> Any:
+    times = batch.column(0).to_numpy()
+    inside = (times >= low) & (times < high)
+    return batch if inside.all() else batch.filter(pa.array(inside))
+
+
+def _ordered(part: RecordingPart, table: Any) -> Any:
+    """Return a table sorted by time and series; of several rows with both alike the one that counts."""
+    times, series = (table.column(at).combine_chunks().to_numpy() for at in (0, 1))
+    order = np.lexsort((series, times))
+    times, series = times[order], series[order]
+    again = (np.diff(times) == 0) & (np.diff(series) == 0)
+    if again.any() and part.duplicates == "refuse":
+        at = int(np.argmax(again))
+        when = np.datetime_as_string(times[at].astype("datetime64[ns]"))
+        raise UserMistake(
+            f"{part.files[0]}: two rows of one series have the time {when}Z; say duplicates = 'first' or 'last' in "
+            "[recording], or give more columns to the key"
+        )
+    if part.duplicates == "first":
+        order = order[np.concatenate([[True], ~again])]
+    elif part.duplicates == "last":
+        order = order[np.concatenate([~again, [True]])]
+    return table.take(pa.array(order))
+
+
+def _interval_ns(rows: _Rows, written: _Written, series: int) -> int:
+    """Return about the time between two points of a series: a multiple of what all times are multiples of."""
+    each = max(1.0, written.rows / series)
+    mean_ns = (written.last_ns - written.begins_ns[0]) / max(1.0, each - 1)
+    for unit_ns in (60 * NS_PER_S, NS_PER_S, 1_000_000, 1_000):
+        if mean_ns >= 20 * unit_ns and unit_ns % rows.step_ns == 0:
+            return round(mean_ns / unit_ns) * unit_ns
+    return max(1, round(mean_ns / rows.step_ns)) * rows.step_ns
+
+
+def _write_series(columns: _Columns, out: Path) -> None:
+    """Write the tags of every series."""
+    names = [*columns.part.tags]
+    numbers: dict[str, Any] = {name: np.arange(len(columns.keys), dtype=np.int32) for name in names[:1]}
+    numbers |= columns.of_series
+    texts = {name: columns.keys if name == names[0] else columns.texts[name] for name in names}
+    arrays = {
+        name: pa.DictionaryArray.from_arrays(pa.array(numbers[name]), pa.array([*texts[name]], pa.string()))
+        for name in names
+    }
+    table = pa.table(arrays)
+    with pa.OSFile(str(out), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)

@@ -1,0 +1,206 @@
+"""Rows of recorded data from CSV and Parquet, as frames, and their times."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, cast
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from tsbench.errors import UserMistake, one_line, require
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from typing import BinaryIO
+
+NULLS = ("", "NA", "NaN", "nan", "null", "NULL", "None")
+"""Texts that stand for a value that is lacking."""
+ROWS = 131_072
+"""Rows of a frame, about."""
+_COMPRESSED = (".gz", ".zst")
+_CSV = {".csv", ".tsv", ".txt"}
+_NUMBER = r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?"
+_UNITS = ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3), (float("inf"), 1))
+"""Numbers below which a time is in seconds, ms, us or ns: the years 1973 to 5138 in each."""
+
+
+def frames(path: Path) -> Iterator[pl.DataFrame]:
+    """Yield the rows of a file, some at a time; columns of CSV are texts, with spaces around values taken away.
+
+    Raises
+    ------
+    UserMistake
+        If it is neither CSV nor Parquet, or damaged.
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    kind = next((suffix for suffix in reversed(suffixes) if suffix not in _COMPRESSED), "")
+    if not path.is_file():
+        raise UserMistake(f"{path}: there is no such file")
+    if kind != ".parquet" and kind not in _CSV:
+        raise UserMistake(f"{path}: is neither .csv (.gz or .zst, too) nor .parquet; it is '{kind or path.name}'")
+    try:
+        yield from _parquet(path) if kind == ".parquet" else _csv(path)
+    except (pa.ArrowException, pl.exceptions.PolarsError, csv.Error, OSError, EOFError, ValueError) as error:
+        raise UserMistake(f"{path}: {one_line(error)[:200]}") from None
+
+
+def _parquet(path: Path) -> Iterator[pl.DataFrame]:
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=ROWS):
+            yield cast("pl.DataFrame", pl.from_arrow(batch))
+
+
+def _csv(path: Path) -> Iterator[pl.DataFrame]:
+    with _opened(path) as file:
+        head = file.readline(1_000_000)
+    line = head.decode("utf-8-sig", errors="replace").rstrip("\r\n")
+    if not line.strip():
+        raise UserMistake(f"{path}: has no rows, or an empty first line")
+    separator = max(",;\t|", key=line.count)
+    names = [name.strip() for name in next(csv.reader([line], delimiter=separator))]
+    if any(re.fullmatch(_NUMBER, name) for name in names):
+        raise UserMistake(f"{path}: its first line has no names of columns: {line[:80]}")
+    if twice := next((name for at, name in enumerate(names) if name in names[:at]), None):
+        raise UserMistake(f"{path}: two columns are called '{twice}'; rename one")
+    with _opened(path) as file:
+        try:
+            reader = pa_csv.open_csv(
+                file,
+                read_options=pa_csv.ReadOptions(column_names=names, skip_rows=1, use_threads=False, block_size=1 << 23),
+                parse_options=pa_csv.ParseOptions(delimiter=separator),
+                convert_options=pa_csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+                ),
+            )
+            for batch in reader:
+                frame = cast("pl.DataFrame", pl.from_arrow(batch))
+                yield frame.with_columns(pl.all().str.strip_chars())
+        except pa.ArrowInvalid as error:
+            if "invalid UTF8" in str(error):
+                raise UserMistake(f"{path}: line {_first_odd_line(path):,}: is no UTF-8; convert the file") from None
+            if "Empty CSV file" in str(error):
+                return
+            said = one_line(error).removeprefix("CSV parse error: ").replace("Row #", "line ", 1)
+            raise UserMistake(f"{path}: {said[:200]}") from None
+
+
+def _first_odd_line(path: Path) -> int:
+    """Return the number of the first line that is no UTF-8."""
+    with _opened(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except ValueError:
+                return number
+    return 0
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a file for reading; a compressed one is read a piece at a time."""
+    if path.suffix.lower() == ".gz":
+        return cast("BinaryIO", gzip.open(path, "rb"))
+    if path.suffix.lower() == ".zst":
+        require("zstandard", "zstd")
+        import zstandard  # noqa: PLC0415 - of an extra
+
+        return cast("BinaryIO", zstandard.open(path, "rb"))
+    return path.open("rb")
+
+
+# --- texts as values --------------------------------------------------------------------------------------------------
+
+
+def typed(column: pl.Series) -> pl.Series:
+    """Return a column of texts as booleans, integers, floats or texts: the first that all of its values can be."""
+    if column.dtype != pl.String:
+        return column
+    present = column.drop_nulls()
+    if present.is_empty():
+        return column
+    if present.str.to_lowercase().is_in(["true", "false"]).all():
+        return column.str.to_lowercase() == "true"
+    for kind in (pl.Int64, pl.Float64):
+        made = numbers(column, kind)
+        if made.null_count() == column.null_count():
+            return made
+    return column
+
+
+def numbers(column: pl.Series, kind: type[pl.Int64 | pl.Float64]) -> pl.Series:
+    """Return a column as numbers, null where a value is none; floats may have a decimal comma."""
+    if column.dtype != pl.String:
+        return column.cast(kind, strict=False)
+    if kind is pl.Float64 and column.head(1_000).str.contains(r"^[+-]?\d+,\d+$").any():
+        column = column.str.replace(",", ".", literal=True)
+    return column.cast(kind, strict=False)
+
+
+def unit_of(times: pl.Series) -> int:
+    """Return the likely unit of numbers that are times, in ns."""
+    middle = abs(cast("float", times.cast(pl.Float64).median() or 0.0))
+    return next(unit for below, unit in _UNITS if middle < below or below == float("inf"))
+
+
+def times(column: pl.Series, zone: str, *, unit_ns: int = 0, repeated: str = "earliest") -> pl.Series:
+    """Return times as ns since 1970, null where a value is none; those without a zone are of `zone`.
+
+    Parameters
+    ----------
+    unit_ns
+        Length of the unit of numbers; 0 guesses it.
+    repeated
+        Which of two moments a local time stands for that a clock showed twice: `earliest`, `latest`, or `null`.
+
+    Raises
+    ------
+    ValueError
+        If the zone is unknown.
+    """
+    if column.dtype == pl.String:
+        column = _as_numbers(column)
+    if column.dtype.is_numeric():
+        unit_ns = unit_ns or unit_of(column)
+        if column.dtype.is_float():
+            return (column.cast(pl.Float64) * unit_ns).round().cast(pl.Int64, strict=False)
+        return column.cast(pl.Int64, strict=False) * unit_ns
+    if column.dtype == pl.String:
+        try:
+            column = column.str.to_datetime(strict=False, time_unit="ns")
+        except pl.exceptions.PolarsError:  # of no form that it knows
+            return pl.Series(column.name, [None] * len(column), pl.Int64)
+    if not column.dtype.is_temporal():
+        return pl.Series(column.name, [None] * len(column), pl.Int64)
+    column = column.cast(pl.Datetime("ns", getattr(column.dtype, "time_zone", None)))
+    if column.dtype.time_zone is None:  # type: ignore[attr-defined]  # it is a Datetime
+        try:
+            column = column.dt.replace_time_zone(zone, ambiguous=cast("Any", repeated), non_existent="null")
+        except pl.exceptions.PolarsError as error:
+            raise ValueError(one_line(error)[:100]) from None
+    return column.dt.epoch("ns")
+
+
+def _as_numbers(column: pl.Series) -> pl.Series:
+    """Return texts that are numbers as such, others as they are."""
+    first = column.drop_nulls().head(1)
+    if first.is_empty() or not re.fullmatch(_NUMBER, first[0]):
+        return column
+    whole = numbers(column, pl.Int64)
+    return whole if whole.null_count() == column.null_count() else numbers(column, pl.Float64)
+
+
+def first_odd(before: pl.Series, after: pl.Series) -> int | None:
+    """Return the first row that had a value and has none any more."""
+    odd = (before.is_not_null() & after.is_null()).arg_true()
+    return None if odd.is_empty() else int(odd[0])
+
+
+def is_sorted(values: Sequence[int]) -> bool:
+    """Return whether no number is below the one before."""
+    return all(low <= high for low, high in pairwise(values))
