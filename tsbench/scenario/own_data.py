@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -19,6 +19,9 @@ from tsbench.scenario.own_queries import expect_names
 from tsbench.scenario.types import Part
 from tsbench.workload.layout import Layout, Tag
 from tsbench.workload.recording import ABOUT, Recorded, recorded_at
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _FORM = 2
 """Version of the form of prepared recordings."""
@@ -62,6 +65,17 @@ class FieldColumn(Part):
         if self.true and self.type not in {None, "bool"}:
             raise ValueError("type: with true and false it is 'bool'; take it out")
         return self
+
+
+HIDDEN = ("files", "digest")
+"""Keys of [recording] that files cannot set."""
+
+
+def expect_no_hidden(document: Mapping[str, Any]) -> None:
+    """Verify that [recording] of a file has none of the keys that only specifications have."""
+    given = document.get("recording")
+    if isinstance(given, dict) and (key := next((key for key in HIDDEN if key in given), None)):
+        raise UserMistake(f"recording.{key}: unknown key; take it out")
 
 
 def _column(value: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,23 +15,16 @@ from tsbench.errors import UserMistake
 from tsbench.model import Field, Kind
 from tsbench.scenario import recorded_files
 from tsbench.scenario.own_data import MOST_TEXTS
-from tsbench.text import printable, suggestion
+from tsbench.scenario.time_order import SortedPoints, UnsortedRows, write_sorted
+from tsbench.text import CONTROL, printable_line, suggestion
 from tsbench.units import NS_PER_S
 from tsbench.workload.recording import POINTS, SERIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from tsbench.scenario.own_data import FieldColumn, RecordingPart
 
-_PART_ROWS = 65_536
-"""Rows of a part of the file of points."""
-_SORTED_ROWS = 1_000_000
-"""Rows that are sorted at a time, about."""
-_SAMPLED = 64
-"""Of so many times one is kept, to find times between which there are about `_SORTED_ROWS` rows."""
 _EXACT = 2**53
 _UNITS_NS = {"s": NS_PER_S, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _SPAN = (-(2**63) // 2, 2**63 // 2)
@@ -65,9 +57,9 @@ def prepared(part: RecordingPart, scratch: Path) -> tuple[Path, dict[str, Any]]:
         )
     directory = scratch / "points"
     directory.mkdir()
-    written = _sorted(part, rows, scratch / "rows.arrow", directory / POINTS)
+    written = write_sorted(part, rows, scratch / "rows.arrow", directory / POINTS)
     _write_series(columns, directory / SERIES)
-    interval_ns = _interval_ns(rows, written, len(columns.keys))
+    interval_ns = _interval_ns(rows, written, columns.series_count)
     unit_ns = interval_ns if interval_ns % NS_PER_S == 0 else NS_PER_S
     digest = hashlib.sha256()
     for name in (POINTS, SERIES):
@@ -77,7 +69,7 @@ def prepared(part: RecordingPart, scratch: Path) -> tuple[Path, dict[str, Any]]:
     return directory, {
         "digest": digest.hexdigest(),
         "rows": written.rows,
-        "series": len(columns.keys),
+        "series": columns.series_count,
         "start_ns": written.begins_ns[0] // unit_ns * unit_ns,
         "last_ns": written.last_ns,
         "interval_ns": interval_ns,
@@ -101,6 +93,44 @@ class _WidenedError(Exception):
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
+class _Codes:
+    """Different texts, numbered in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._known = pl.DataFrame(schema={"text": pl.String, "code": pl.Int32})
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(self._known["text"].to_list())
+
+    def of(self, column: pl.Series, name: str, where: _Where, *, may_lack: bool = False) -> NDArray[np.int32]:
+        """Return the numbers of texts; an empty one stands for none, where that may be.
+
+        Raises
+        ------
+        UserMistake
+            If a new one cannot be stored by every database.
+        """
+        codes = self._codes(column)
+        if codes.null_count():
+            new = column.filter(codes.is_null()).unique(maintain_order=True)
+            for text in new.to_list():
+                if (text or not may_lack) and (why := _unfit(text)):
+                    at = int((column == text).arg_true()[0])
+                    raise UserMistake(f"{where(at)}: {name}: the text '{printable_line(text[:80])}' {why}")
+            numbers = pl.Series("code", range(len(self), len(self) + len(new)), pl.Int32)
+            self._known = self._known.vstack(pl.DataFrame({"text": new, "code": numbers}))
+            codes = self._codes(column)
+        return codes.to_numpy()
+
+    def _codes(self, column: pl.Series) -> pl.Series:
+        asked = column.alias("text").to_frame()
+        return asked.join(self._known, on="text", how="left", maintain_order="left")["code"]
+
+
 @dataclass
 class _FieldColumn:
     """A field, and what its column has turned out to have."""
@@ -109,13 +139,13 @@ class _FieldColumn:
     part: FieldColumn
     kind: Kind | None
     lacks: bool = False
-    codes: dict[str, int] = field(default_factory=dict)
+    codes: _Codes = field(default_factory=_Codes)
 
     def field(self) -> Field:
-        return Field(self.name, self.kind or Kind.FLOAT, self.part.unit, self.lacks, tuple(self.codes))
+        return Field(self.name, self.kind or Kind.FLOAT, self.part.unit, self.lacks, self.codes.texts)
 
-    def values(self, column: pl.Series, nulls: _Nulls, where: _Where) -> NDArray[Any]:
-        """Return the values as floats or integers, NaN where a row has none.
+    def values(self, given: pl.Series, where: _Where) -> NDArray[Any]:
+        """Return the values of a column, null where a row has none, as floats or integers, NaN for those.
 
         Raises
         ------
@@ -124,7 +154,6 @@ class _FieldColumn:
         _WidenedError
             If integers have to be floats.
         """
-        given = nulls.without(column)
         if given.dtype.is_nested() or given.dtype.is_temporal():
             kind = "a list or a structure" if given.dtype.is_nested() else "a time"
             raise UserMistake(f"recording.fields.{self.name}: column '{self.part.column}' is {kind}; take it out")
@@ -190,21 +219,13 @@ class _FieldColumn:
     def _coded(self, made: pl.Series, where: _Where) -> NDArray[np.int64]:
         if made.null_count():
             self._refuse_none(made, where)
-        encoded = made.to_arrow().dictionary_encode()
-        for text in encoded.dictionary.to_pylist():
-            if text not in self.codes:
-                if why := _unfit(text):
-                    at = int((made == text).arg_true()[0])
-                    raise UserMistake(f"{where(at)}: {self.part.column}: the text '{printable(text[:80])}' {why}")
-                self.codes[text] = len(self.codes)
-        if len(self.codes) > MOST_TEXTS:
+        codes = self.codes.of(made, self.part.column, where)
+        if len(self.codes.texts) > MOST_TEXTS:
             raise UserMistake(
                 f"{where(0)}: '{self.part.column}' has more than {MOST_TEXTS:,} different texts; take the field out, "
                 "or make it a tag"
             )
-        lookup = np.array([self.codes[text] for text in encoded.dictionary.to_pylist()], dtype=np.int64)
-        codes: NDArray[np.int64] = lookup[encoded.indices.to_numpy()]
-        return codes
+        return codes.astype(np.int64)
 
     def _refuse(self, given: pl.Series, at: int, where: _Where) -> None:
         if self.kind is Kind.INT and recorded_files.numbers(given, pl.Float64)[at] is not None:
@@ -212,7 +233,7 @@ class _FieldColumn:
         known = "true or false" if self.kind is Kind.BOOL else "a number"
         cure = "true and false" if self.kind is Kind.BOOL else "null"
         raise UserMistake(
-            f"{where(at)}: {self.part.column} is '{printable(str(given[at])[:80])}', which is not {known}; "
+            f"{where(at)}: {self.part.column} is '{printable_line(str(given[at])[:80])}', which is not {known}; "
             f"name it in {cure}, or say type = 'text'"
         )
 
@@ -234,7 +255,10 @@ def _kind_of(given: pl.Series, part: FieldColumn) -> Kind:
         return Kind.BOOL
     if made.dtype.is_integer():
         return Kind.INT
-    return Kind.FLOAT if made.dtype.is_numeric() or made.null_count() == len(made) else Kind.TEXT
+    if made.dtype == pl.String:  # a text among numbers is a mistake, a number among texts is none
+        are_numbers = recorded_files.numbers(given, pl.Float64).count() > given.count() / 2
+        return Kind.FLOAT if are_numbers or not given.count() else Kind.TEXT
+    return Kind.FLOAT
 
 
 def _unfit(text: str) -> str:
@@ -243,7 +267,7 @@ def _unfit(text: str) -> str:
         return f"has {len(text)} letters, more than 200; take the column out"
     if text.strip() != text or not text:
         return "begins or ends with a space, which not all databases tell apart; mend it"
-    return "has a character that cannot be shown; mend it" if printable(text) != text else ""
+    return "has a line end, or another character that cannot be shown; mend it" if CONTROL.search(text) else ""
 
 
 @dataclass(frozen=True)
@@ -300,9 +324,8 @@ class _Columns:
     part: RecordingPart
     fields: list[_FieldColumn]
     nulls: _Nulls
-    keys: dict[str, int] = field(default_factory=dict)
-    texts: dict[str, dict[str, int]] = field(default_factory=dict)
-    """The values of each tag but the key, by name."""
+    texts: dict[str, _Codes]
+    """The values of each tag, by name, the key first."""
     of_series: dict[str, NDArray[np.int32]] = field(default_factory=dict)
     """For each such tag the value of each series."""
     unit_ns: int = 0
@@ -310,14 +333,14 @@ class _Columns:
     @classmethod
     def of(cls, part: RecordingPart) -> _Columns:
         fields = [_FieldColumn(name, one, None) for name, one in part.fields.items()]
-        others = [*part.tags][1:]
-        return cls(
-            part,
-            fields,
-            _Nulls.of(part),
-            texts={name: {} for name in others},
-            of_series={name: np.empty(0, dtype=np.int32) for name in others},
-        )
+        texts = {name: _Codes() for name in part.tags}
+        of_series = {name: np.empty(0, dtype=np.int32) for name in [*part.tags][1:]}
+        return cls(part, fields, _Nulls.of(part), texts, of_series)
+
+    @property
+    def series_count(self) -> int:
+        """Number of series: the values of the key."""
+        return len(self.texts[next(iter(self.part.tags))]) if self.part.tags else 1
 
     def widened(self, name: str) -> _Columns:
         """Return this before the first row, with a field that holds floats, and the kinds that the others have."""
@@ -335,15 +358,14 @@ class _Columns:
             If a tag has another value than before in a series.
         """
         if not self.part.tags:
-            self.keys[""] = 0
             return np.zeros(len(frame), dtype=np.int32)
         names = [*self.part.tags]
-        series = self._coded(names[0], frame, self.keys, where)
+        series = self._coded(names[0], frame, where)
         for name in names[1:]:
-            codes = self._coded(name, frame, self.texts[name], where)
+            codes = self._coded(name, frame, where)
             known = self.of_series[name]
-            if len(known) < len(self.keys):
-                known = np.concatenate([known, np.full(len(self.keys) - len(known), -1, dtype=np.int32)])
+            if (more := self.series_count - len(known)) > 0:
+                known = np.concatenate([known, np.full(more, -1, dtype=np.int32)])
             new = known[series] < 0
             known[series[new]] = codes[new]
             self.of_series[name] = known
@@ -351,60 +373,31 @@ class _Columns:
                 self._refuse_change(name, int(np.argmax(known[series] != codes)), series, codes, where)
         return series
 
-    def _coded(self, name: str, frame: pl.DataFrame, known: dict[str, int], where: _Where) -> NDArray[np.int32]:
+    def _coded(self, name: str, frame: pl.DataFrame, where: _Where) -> NDArray[np.int32]:
         columns = [frame[column].cast(pl.String).fill_null("") for column in self.part.tags[name]]
         joined = columns[0]
         for column in columns[1:]:
             joined = joined + "/" + column
-        encoded = joined.to_arrow().dictionary_encode()
-        values = encoded.dictionary.to_pylist()
-        for text in values:
-            if text not in known:
-                if text and (why := _unfit(text)):
-                    at = int((joined == text).arg_true()[0])
-                    raise UserMistake(f"{where(at)}: the tag {name} '{printable(text[:80])}' {why}")
-                known[text] = len(known)
-        lookup = np.array([known[text] for text in values], dtype=np.int32)
-        codes: NDArray[np.int32] = lookup[encoded.indices.to_numpy()]
-        return codes
+        return self.texts[name].of(joined, f"the tag {name}", where, may_lack=True)
 
     def _refuse_change(
         self, name: str, row: int, series: NDArray[np.int32], codes: NDArray[np.int32], where: _Where
     ) -> None:
-        key, texts = next(iter(self.part.tags)), [*self.texts[name]]
+        key, texts = next(iter(self.part.tags)), self.texts[name].texts
+        whose = self.texts[key].texts[int(series[row])]
         was = texts[int(self.of_series[name][series[row]])]
         raise UserMistake(
-            f"{where(row)}: {name} is '{texts[int(codes[row])]}' for the {key} '{[*self.keys][int(series[row])]}', "
-            f"and was '{was}'; a tag is the same for a series' life, so make {name} a field, or a part of the key"
+            f"{where(row)}: {name} is '{texts[int(codes[row])]}', and was '{was}' for the {key} '{whose}' before; a "
+            f"tag is the same for a series' life, so make {name} a field, or a part of the key"
         )
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Rows:
-    """What the rows of the files are, in their order."""
-
-    rows: int = 0
-    skipped: int = 0
-    step_ns: int = NS_PER_S
-    is_sorted: bool = True
-    times: list[tuple[int, int]] = field(default_factory=list)
-    """The first and the last time of each part of the file of rows."""
-    sample: list[NDArray[np.int64]] = field(default_factory=list)
-
-    def add(self, times: NDArray[np.int64]) -> None:
-        while (times % self.step_ns).any():
-            self.step_ns //= 1_000
-        self.times.append((int(times.min()), int(times.max())))
-        self.sample.append(times[::_SAMPLED].copy())
-        self.rows += len(times)
-
-
-def _rows(part: RecordingPart, columns: _Columns, out: Path) -> _Rows:
+def _rows(part: RecordingPart, columns: _Columns, out: Path) -> UnsortedRows:
     """Write the rows of all files as points, in the order of the files, and return what they are."""
-    rows, writer = _Rows(), None
+    rows, writer = UnsortedRows(), None
     with pa.OSFile(str(out), "wb") as file:
         for path in part.files:
             before = 0
@@ -439,22 +432,23 @@ def _batch(part: RecordingPart, columns: _Columns, frame: pl.DataFrame, where: _
     if part.tags:
         for name in next(iter(part.tags.values())):
             whole &= columns.nulls.without(frame[name]).is_not_null()
+    given = pl.DataFrame([columns.nulls.without(frame[one.part.column]).alias(one.name) for one in columns.fields])
     has_value = pl.repeat(any(one.part.default is not None for one in columns.fields), len(frame), eager=True)
-    for one in columns.fields:
-        has_value |= columns.nulls.without(frame[one.part.column]).is_not_null()
+    for column in given:
+        has_value |= column.is_not_null()
     whole &= has_value
     if part.incomplete == "refuse" and not whole.all():
         at = int((~whole).arg_true()[0])
         lacks = "time" if times[at] is None else "key" if has_value[at] else "value"
         raise UserMistake(f"{where(at)}: has no {lacks}; mend it, or say incomplete = 'skip' in [recording]")
     if not whole.all():
-        frame, times = frame.filter(whole), times.filter(whole)
+        frame, given, times = frame.filter(whole), given.filter(whole), times.filter(whole)
         where = _Where(where.path, where.before, whole.arg_true().to_numpy())
     if not len(frame):
         return None, int((~whole).sum())
     arrays = {_TIME: times.to_numpy(), _SERIES: columns.series(frame, where)}
     for one in columns.fields:
-        arrays[one.name] = one.values(frame[one.part.column], columns.nulls, where)
+        arrays[one.name] = one.values(given[one.name], where)
     return pa.record_batch(arrays), int((~whole).sum())
 
 
@@ -466,7 +460,7 @@ def _times(part: RecordingPart, columns: _Columns, column: pl.Series, where: _Wh
     try:
         made = recorded_files.times(given, asked.zone, unit_ns=columns.unit_ns, repeated=repeated)
         if (at := recorded_files.first_odd(given, made)) is not None:
-            said = f"{where(at)}: {asked.column} is '{printable(str(given[at])[:80])}', which"
+            said = f"{where(at)}: {asked.column} is '{printable_line(str(given[at])[:80])}', which"
             if recorded_files.times(given, asked.zone)[at] is not None:
                 cure = "say repeated = 'earliest' or 'latest' in recording.time, or record in UTC"
                 raise UserMistake(f"{said} clocks in {asked.zone} showed twice; {cure}")
@@ -492,80 +486,10 @@ def _unit_of(given: pl.Series) -> int:
     return recorded_files.unit_of(made) if made.dtype.is_numeric() else 0
 
 
-# --- in the order of time ---------------------------------------------------------------------------------------------
+# --- what they are ---------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Written:
-    """Points that were written, in the order of time."""
-
-    rows: int = 0
-    last_ns: int = 0
-    begins_ns: list[int] = field(default_factory=list)
-    firsts: list[int] = field(default_factory=list)
-
-
-def _sorted(part: RecordingPart, rows: _Rows, source: Path, out: Path) -> _Written:
-    """Write the rows sorted by time and series, of several with one time and series the one that counts."""
-    written, writer = _Written(), None
-    with pa.memory_map(str(source)) as file, pa.OSFile(str(out), "wb") as sink:
-        reader = pa.ipc.open_file(file)
-        for low, high in _edges(rows):
-            tables = [
-                _within(reader.get_batch(number), low, high)
-                for number, (first, last) in enumerate(rows.times)
-                if first < high and last >= low
-            ]
-            table = _ordered(part, pa.Table.from_batches(tables))
-            if writer is None:
-                writer = pa.ipc.new_file(sink, table.schema)
-            for begin in range(0, len(table), _PART_ROWS):
-                piece = table.slice(begin, _PART_ROWS).combine_chunks()
-                written.begins_ns.append(piece.column(0)[0].as_py())
-                written.firsts.append(written.rows)
-                writer.write_table(piece)
-                written.rows += len(piece)
-            written.last_ns = table.column(0)[-1].as_py()
-        assert writer is not None  # noqa: S101 - there are rows
-        writer.close()
-    return written
-
-
-def _edges(rows: _Rows) -> Iterator[tuple[int, int]]:
-    """Yield ranges of time that have about `_SORTED_ROWS` rows, in order; each has one at least."""
-    sample = np.sort(np.concatenate(rows.sample))
-    chosen = np.unique(sample[:: max(1, _SORTED_ROWS // _SAMPLED)]).tolist()
-    first, last = min(low for low, _ in rows.times), max(high for _, high in rows.times)
-    yield from pairwise([first, *(time for time in chosen if first < time <= last), last + 1])
-
-
-def _within(batch: Any, low: int, high: int) -> Any:
-    times = batch.column(0).to_numpy()
-    inside = (times >= low) & (times < high)
-    return batch if inside.all() else batch.filter(pa.array(inside))
-
-
-def _ordered(part: RecordingPart, table: Any) -> Any:
-    """Return a table sorted by time and series; of several rows with both alike the one that counts."""
-    times, series = (table.column(at).combine_chunks().to_numpy() for at in (0, 1))
-    order = np.lexsort((series, times))
-    times, series = times[order], series[order]
-    again = (np.diff(times) == 0) & (np.diff(series) == 0)
-    if again.any() and part.duplicates == "refuse":
-        at = int(np.argmax(again))
-        when = np.datetime_as_string(times[at].astype("datetime64[ns]"))
-        raise UserMistake(
-            f"{part.files[0]}: two rows of one series have the time {when}Z; say duplicates = 'first' or 'last' in "
-            "[recording], or give more columns to the key"
-        )
-    if part.duplicates == "first":
-        order = order[np.concatenate([[True], ~again])]
-    elif part.duplicates == "last":
-        order = order[np.concatenate([~again, [True]])]
-    return table.take(pa.array(order))
-
-
-def _interval_ns(rows: _Rows, written: _Written, series: int) -> int:
+def _interval_ns(rows: UnsortedRows, written: SortedPoints, series: int) -> int:
     """Return about the time between two points of a series: a multiple of what all times are multiples of."""
     each = max(1.0, written.rows / series)
     mean_ns = (written.last_ns - written.begins_ns[0]) / max(1.0, each - 1)
@@ -578,11 +502,10 @@ def _interval_ns(rows: _Rows, written: _Written, series: int) -> int:
 def _write_series(columns: _Columns, out: Path) -> None:
     """Write the tags of every series."""
     names = [*columns.part.tags]
-    numbers: dict[str, Any] = {name: np.arange(len(columns.keys), dtype=np.int32) for name in names[:1]}
+    numbers: dict[str, Any] = {name: np.arange(columns.series_count, dtype=np.int32) for name in names[:1]}
     numbers |= columns.of_series
-    texts = {name: columns.keys if name == names[0] else columns.texts[name] for name in names}
     arrays = {
-        name: pa.DictionaryArray.from_arrays(pa.array(numbers[name]), pa.array([*texts[name]], pa.string()))
+        name: pa.DictionaryArray.from_arrays(pa.array(numbers[name]), pa.array(columns.texts[name].texts, pa.string()))
         for name in names
     }
     table = pa.table(arrays)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import re
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 from tsbench.errors import UserMistake, one_line, require
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
     from typing import BinaryIO
 
@@ -199,8 +198,3 @@ def first_odd(before: pl.Series, after: pl.Series) -> int | None:
     """Return the first row that had a value and has none any more."""
     odd = (before.is_not_null() & after.is_null()).arg_true()
     return None if odd.is_empty() else int(odd[0])
-
-
-def is_sorted(values: Sequence[int]) -> bool:
-    """Return whether no number is below the one before."""
-    return all(low <= high for low, high in pairwise(values))

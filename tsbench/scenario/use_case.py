@@ -14,7 +14,7 @@ from tsbench.errors import UserMistake
 from tsbench.model import Field as Column
 from tsbench.model import Kind
 from tsbench.scenario.file import explain, naming, odd_text, read_document
-from tsbench.scenario.own_data import RecordingPart, TimeColumn
+from tsbench.scenario.own_data import HIDDEN, RecordingPart, TimeColumn, expect_no_hidden
 from tsbench.scenario.own_queries import NAME, QueryPart, expect_answerable, expect_names, query_kinds
 from tsbench.scenario.types import FILE, DurationNs, Part
 from tsbench.units import NS_PER_S, format_time
@@ -389,24 +389,17 @@ _INNER: dict[str, type[Part]] = {
 }
 
 
-_HIDDEN = ("files", "digest")
-"""Keys of [recording] that files cannot set."""
-
-
 @lru_cache(maxsize=16)
 def _read(path: Path, _changed: tuple[int, int]) -> UseCaseFile:
     _, document = read_document(path, "use case")
     if odd := odd_text(document):
         raise UserMistake(f"{path}: {odd}")
+    with naming(f"{path}: "):
+        expect_no_hidden(document)
     try:
-        case = UseCaseFile.model_validate(document, context=FILE)
-        if case.recording is None:
-            return case
-        with naming(f"{path}: "):
-            prepared = case.recording.prepared(path.parent)
-        return UseCaseFile.model_validate(dict(case) | {"recording": prepared})
+        return UseCaseFile.model_validate(document, context=FILE)
     except ValidationError as error:
-        raise UserMistake(f"{path}: {explain(error, UseCaseFile, _INNER, hidden=_HIDDEN)}") from None
+        raise UserMistake(f"{path}: {explain(error, UseCaseFile, _INNER, hidden=HIDDEN)}") from None
 
 
 def read_use_case(path: Path) -> UseCaseFile:
@@ -425,7 +418,15 @@ def read_use_case(path: Path) -> UseCaseFile:
         status = path.stat()
     except OSError:
         return _read(path, (0, 0))  # which says what is wrong
-    return _read(path, (status.st_mtime_ns, status.st_size))
+    case = _read(path, (status.st_mtime_ns, status.st_size))
+    if case.recording is None:
+        return case
+    with naming(f"{path}: "):
+        prepared = case.recording.prepared(path.parent)
+        try:
+            return UseCaseFile.model_validate(dict(case) | {"recording": prepared})
+        except ValidationError as error:
+            raise UserMistake(explain(error, UseCaseFile, _INNER, hidden=HIDDEN)) from None
 
 
 def resolved(world: Any, place: Path) -> Any:

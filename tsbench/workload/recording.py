@@ -88,7 +88,7 @@ class Recorded:
     def _part(self, number: int) -> PointColumns:
         import pyarrow as pa  # noqa: PLC0415 - of an extra
 
-        with pa.memory_map(str(self.directory / POINTS)) as file:
+        with pa.OSFile(str(self.directory / POINTS)) as file:
             return _columns(pa.ipc.open_file(file).get_batch(number))
 
     def points(self, begin_ns: int | None = None, end_ns: int | None = None) -> Iterator[PointColumns]:
@@ -96,7 +96,7 @@ class Recorded:
         import pyarrow as pa  # noqa: PLC0415 - of an extra
 
         first = 0 if begin_ns is None else max(0, int(np.searchsorted(self.begins_ns, begin_ns)) - 1)
-        with pa.memory_map(str(self.directory / POINTS)) as file:
+        with pa.OSFile(str(self.directory / POINTS)) as file:
             parts = pa.ipc.open_file(file)
             for number in range(first, parts.num_record_batches):
                 if end_ns is not None and self.begins_ns[number] >= end_ns:

@@ -1,0 +1,539 @@
+"""Recordings: rows of CSV and Parquet as points, the same on every database, and what is refused with file and row."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import shutil
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tests.cli.support import complaint, says
+from tests.scenario.test_use_case import MARKS, world
+from tsbench.check.gold import Gold
+from tsbench.check.points import Feed
+from tsbench.cli.main import main
+from tsbench.errors import UserMistake
+from tsbench.model import Kind, Latest, Raw, Rows, Window
+from tsbench.results.ledger import LEDGER_DTYPE
+from tsbench.scenario.spec import RunSpec, Scenario
+from tsbench.scenario.use_case import read_use_case
+from tsbench.units import NS_PER_S
+from tsbench.workload.recording import recorded_at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tsbench.workload.world import World
+
+START = datetime(2026, 3, 28, tzinfo=UTC)
+MAPPING = """
+about = "meters of a town"
+[recording]
+file = "meters.csv"
+measurement = "meter"
+time = "ts"
+tags = { meter = "meter_id", site = "site" }
+[recording.fields]
+kwh = "energy"
+volts = "volts"
+errors = "errors"
+ok = { column = "status", true = ["OK"], false = ["ERR"] }
+mode = "mode"
+"""
+QUERIES = """
+[[query]]
+name = "site-hour"
+select = ["sum(errors)", "max(kwh)", "count(volts)"]
+by = ["site"]
+bucket = "30m"
+window = "2h"
+[[query]]
+name = "one-meter"
+select = ["kwh", "volts", "ok", "mode"]
+series = 1
+window = "1h"
+[[query]]
+name = "newest"
+select = ["kwh", "mode"]
+newest = true
+[[query]]
+name = "broken"
+select = ["count(kwh)", "mean(kwh)"]
+where = ["ok = false", "mode = 'run'"]
+by = ["meter"]
+window = "3h"
+"""
+SCENARIO = """
+question = "Which database for these meters?"
+world = { use_case = "town.toml" }
+check = { answers = 40 }
+drive = { users = 2, warmup = 0, duration = "2s", loop = "open", rate = 40 }
+target = { name = "sqlite" }
+[[op]]
+write = 10
+""" + "".join(f'[[op]]\nquery = "{kind}"\n' for kind in ("site-hour", "one-meter", "newest"))
+
+
+def rows(series: int = 12, points: int = 500, seed: int = 4) -> pl.DataFrame:
+    """Return rows of meters that begin and end at different times, in no order, with gaps and texts."""
+    draw = random.Random(seed)
+    made = []
+    for meter in range(series):
+        at = START + timedelta(seconds=draw.randint(0, 3_000))
+        for number in range(draw.randint(points // 2, points)):
+            at += timedelta(seconds=draw.randint(20, 100))
+            made.append({
+                "ts": at, "meter_id": f"M{meter:03}", "site": f"site {meter % 3}",
+                "energy": round(number + draw.random(), 3),
+                "volts": None if draw.random() < 0.1 else round(draw.gauss(230, 1), 1),
+                "errors": draw.choice([0, 0, 0, 1, 2]), "status": draw.choice(["OK", "OK", "ERR"]),
+                "mode": draw.choice(["run", "it's idle", 'say "x"']),
+            })  # fmt: skip
+    draw.shuffle(made)
+    return pl.DataFrame(made)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TSBENCH_CACHE", str(tmp_path / "cache"))
+
+
+def town(place: Path, text: str = MAPPING + QUERIES, frame: pl.DataFrame | None = None) -> Path:
+    """Write a recording and its use case, and return the path of that."""
+    (rows() if frame is None else frame).write_csv(place / "meters.csv")
+    (place / "town.toml").write_text(text)
+    return place / "town.toml"
+
+
+def recorded_world(path: Path, **keys: object) -> World:
+    return world(path, **{"scale": read_use_case(path).recording.recorded().series, **keys})  # type: ignore[union-attr]
+
+
+def forget(place: Path) -> None:
+    """Take away what was prepared, as on another machine."""
+    shutil.rmtree(place / "cache")
+    recorded_at.cache_clear()
+
+
+def stored(of: World, **where: Any) -> list[tuple[Any, ...]]:
+    """Return all points of a world as (time, key, fields) with labels, None where one is lacking, sorted."""
+    found: list[tuple[Any, ...]] = []
+    for stream in range(of.spec.streams):
+        for batch in of.batches(
+            stream, points=777, last_tick=where.get("last", 10**7), first_tick=where.get("first", 0)
+        ):
+            columns = []
+            for field in batch.measurement.fields:
+                values = batch.fields[field.name].tolist()
+                if field.labels:
+                    values = [field.labels[value] for value in values]
+                columns.append([None if field.nullable and np.isnan(value) else value for value in values])
+            keys = [of.keys()[series] for series in batch.series.tolist()]
+            found += zip(batch.time_ns.tolist(), keys, *columns, strict=True)
+    return sorted(found, key=lambda row: row[:2])
+
+
+def expected(frame: pl.DataFrame) -> list[tuple[Any, ...]]:
+    return sorted(
+        (
+            (
+                int(row["ts"].timestamp()) * NS_PER_S, row["meter_id"], row["energy"], row["volts"], row["errors"],
+                row["status"] == "OK", row["mode"],
+            )
+            for row in frame.to_dicts()
+        ),
+        key=lambda row: row[:2],
+    )  # fmt: skip
+
+
+# --- points -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_row_is_a_point_whatever_the_form_of_the_file(tmp_path: Path) -> None:
+    frame, path = rows(), town(tmp_path)
+    of = recorded_world(path)
+    assert stored(of) == expected(frame)
+    assert of.tags()["site"].tolist() == [f"site {int(key[1:]) % 3}" for key in of.keys()]  # noqa: SIM118 - no dictionary
+    assert [(f.name, f.kind, f.nullable) for f in of.measurements[0].fields] == [
+        ("kwh", Kind.FLOAT, False), ("volts", Kind.FLOAT, True), ("errors", Kind.INT, False), ("ok", Kind.BOOL, False),
+        ("mode", Kind.TEXT, False),
+    ]  # fmt: skip
+    (tmp_path / "more.csv.gz").write_bytes(gzip.compress((tmp_path / "meters.csv").read_bytes()))
+    frame.write_parquet(tmp_path / "more.parquet")
+    local = frame.with_columns(pl.col("ts").dt.convert_time_zone("Europe/Berlin").dt.strftime("%d.%m.%Y %H:%M:%S"))
+    local.with_columns(pl.col("energy").cast(pl.String).str.replace(".", ",", literal=True)).write_csv(
+        tmp_path / "local.csv", separator=";"
+    )
+    frame.with_columns(pl.col("ts").dt.epoch("ms")).write_csv(tmp_path / "numbers.csv")
+    for name, time in (
+        ("more.csv.gz", '"ts"'),
+        ("more.parquet", '"ts"'),
+        ("numbers.csv", '"ts"'),
+        ("numbers.csv", '{ column = "ts", unit = "ms" }'),
+        ("local.csv", '{ column = "ts", zone = "Europe/Berlin", repeated = "earliest" }'),
+    ):
+        path.write_text(MAPPING.replace("meters.csv", name).replace('"ts"', time))
+        if name == "local.csv":  # its night of 29 March has no hour from 2 to 3, and nothing twice
+            assert stored(recorded_world(path)) == expected(frame)
+        else:
+            assert stored(recorded_world(path)) == expected(frame), name
+
+
+def test_points_do_not_depend_on_streams_blocks_or_where_one_begins(tmp_path: Path) -> None:
+    path = town(tmp_path)
+    whole = stored(recorded_world(path, streams=1))
+    assert stored(recorded_world(path, streams=5)) == whole
+    of = recorded_world(path, streams=2)
+    middle = of.time_ns(100)
+    assert stored(of, last=100) == [row for row in whole if row[0] < middle]
+    assert stored(of, first=100) == [row for row in whole if row[0] >= middle]
+    assert all(
+        (np.diff(batch.time_ns) >= 0).all()
+        for batch in of.batches(1, points=100_000, last_tick=of.recorded.ticks)  # type: ignore[union-attr]
+    )
+
+
+def test_a_world_that_begins_later_has_all_points_as_much_later(tmp_path: Path) -> None:
+    path = town(tmp_path)
+    whole, later = stored(recorded_world(path)), stored(recorded_world(path, start="2026-11-28T00:00:00Z"))
+    (by,) = {two[0] - one[0] for one, two in zip(whole, later, strict=True)}
+    assert by > 240 * 86_400 * NS_PER_S
+    assert [row[1:] for row in later] == [row[1:] for row in whole]
+
+
+def test_many_rows_are_sorted_a_range_of_time_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tsbench.scenario.time_order._SORTED_ROWS", 300)
+    monkeypatch.setattr("tsbench.scenario.time_order._SAMPLED", 4)
+    monkeypatch.setattr("tsbench.scenario.time_order._PART_ROWS", 70)
+    of = recorded_world(town(tmp_path))
+    assert len(of.recorded.begins_ns) > 60  # type: ignore[union-attr]
+    assert stored(of) == expected(rows())
+
+
+def test_a_share_of_the_points_is_loaded(tmp_path: Path) -> None:
+    recorded = read_use_case(town(tmp_path)).recording.recorded()  # type: ignore[union-attr]
+    for share in (0.01, 0.25, 0.8, 1.0):
+        end_ns = recorded.start_ns + recorded.ticks_of(share) * recorded.interval_ns
+        left = recorded.rows_from(end_ns)
+        assert left == sum(row[0] >= end_ns for row in expected(rows()))
+        assert abs(recorded.rows - left - share * recorded.rows) <= 12 + share, share
+
+
+def test_rows_that_have_one_time_and_key_count_once_if_the_file_says_which(tmp_path: Path) -> None:
+    frame = rows(3, 50)
+    again = frame.head(20).with_columns(pl.col("energy") + 1_000)
+    path = town(tmp_path, frame=pl.concat([frame, again]))
+    with pytest.raises(UserMistake, match=r"two rows of one series have the time 2026-03-28T.*; say duplicates"):
+        read_use_case(path)
+    for which, kept in (("first", frame), ("last", pl.concat([frame.tail(-20), again]))):
+        path.write_text(MAPPING.replace("[recording]", f'[recording]\nduplicates = "{which}"'))
+        of = recorded_world(path)
+        assert (stored(of), of.recorded.replaced) == (expected(kept), 20)  # type: ignore[union-attr]
+
+
+def test_rows_without_time_key_or_value_are_left_out_and_counted_if_the_file_says_so(tmp_path: Path) -> None:
+    bare = "[recording.fields]\n" + 'kwh = "energy"\nerrors = { column = "errors", default = -1.0 }\n'
+    text = MAPPING[: MAPPING.index("[recording.fields]")] + bare
+    csv = "ts,meter_id,site,energy,errors\n2026-01-01,a,x,1.5,\n,a,x,1,1\n2026-01-02,,x,1,1\n2026-01-03,a,x,2.5,7\n"
+    path = town(tmp_path, text)
+    (tmp_path / "meters.csv").write_text(csv)
+    with pytest.raises(UserMistake, match=r"meters.csv: row 2: has no time; .*incomplete = 'skip'"):
+        read_use_case(path)
+    path.write_text(text.replace("[recording]", '[recording]\nincomplete = "skip"'))
+    of = recorded_world(path)
+    assert of.recorded.skipped == 2  # type: ignore[union-attr]
+    assert [row[1:] for row in stored(of)] == [("a", 1.5, -1), ("a", 2.5, 7)]
+
+
+def test_whole_numbers_become_floats_where_one_is_none_and_stay_exact_otherwise(tmp_path: Path) -> None:
+    text = MAPPING[: MAPPING.index("kwh =")] + 'a = "a"\nb = "b"\nc = "c"\n'
+    head = "ts,meter_id,site,a,b,c\n"
+    lines = [f"{1_700_000_000 + number},m,s,{number},{number},{2**60 + number}\n" for number in range(300_000)]
+    lines[299_000] = "1700299000,m,s,1.5,,7\n"  # behind the rows by which kinds are guessed
+    path = town(tmp_path, text)
+    (tmp_path / "meters.csv").write_text(head + "".join(lines))
+    of = recorded_world(path)
+    assert [(f.kind, f.nullable) for f in of.measurements[0].fields] == [
+        (Kind.FLOAT, False), (Kind.FLOAT, True), (Kind.INT, False),
+    ]  # fmt: skip
+    made = stored(of)
+    assert made[299_000][2:] == (1.5, None, 7)
+    assert made[299_999][2:] == (299_999.0, 299_999.0, 2**60 + 299_999)
+
+
+# --- gold -------------------------------------------------------------------------------------------------------------
+
+
+def test_gold_finds_a_wrong_answer_about_recorded_points_and_accuses_no_right_one(tmp_path: Path) -> None:
+    of = recorded_world(town(tmp_path), streams=3)
+    whole = stored(of)
+    (measurement,) = of.measurements
+    feed = Feed(of, of.recorded.ticks_of(0.7), 64, of.recorded.ticks)  # type: ignore[union-attr]
+    gold = Gold(feed, np.zeros(0, dtype=LEDGER_DTYPE), keeps_duplicates=False)
+    end_ns = of.time_ns(feed.loaded_ticks)
+    assert gold.count() == sum(row[0] < end_ns for row in whole)
+    window = Window(of.time_ns(20), of.time_ns(60))
+    raw = Raw(measurement, ("kwh", "mode"), window, None)
+    right = [(row[0], row[1], row[2], row[6]) for row in whole if window.start_ns <= row[0] < window.end_ns]
+    assert len(right) > 100
+    columns = raw.columns
+    assert columns == ("time", "meter", "kwh", "mode")
+    assert gold.check(raw, Rows(columns, right), quiet=True) is None
+    for wrong in (
+        right[1:], right[:-1], [*right, right[0]],
+        [(right[0][0] + 1, *right[0][1:]), *right[1:]],
+        [(*right[0][:2], right[0][2] + 0.001, right[0][3]), *right[1:]],
+        [(*right[0][:3], "other"), *right[1:]],
+    ):  # fmt: skip
+        assert gold.check(raw, Rows(columns, wrong), quiet=True) is not None
+    newest: dict[str, tuple[Any, ...]] = {}
+    for row in whole:
+        if row[0] < end_ns:
+            newest[row[1]] = row
+    latest = Latest(measurement, ("kwh",))
+    answer = [(row[0], key, row[2]) for key, row in newest.items()]
+    assert gold.check(latest, Rows(latest.columns, answer), quiet=True) is None
+    assert gold.check(latest, Rows(latest.columns, answer[1:]), quiet=True) is not None
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+EACH = [
+    pytest.param(name, marks=[pytest.mark.slow, *([getattr(pytest.mark, MARKS[name])] if name in MARKS else []),
+                              *([] if name in {"sqlite", "postgres"} else [pytest.mark.nightly])])
+    for name in ("sqlite", "duckdb", *MARKS)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", EACH)
+def test_recorded_points_are_stored_and_asked_right_or_refused_on_every_database(
+    target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = town(tmp_path)
+    (tmp_path / "s.toml").write_text(SCENARIO.replace('"sqlite"', f'"{target}"'))
+    if target in {"mongodb", "victoriametrics"}:
+        assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == 2
+        says(complaint(capsys.readouterr().err), "world.use_case: ", "'volts'")
+        path.write_text(path.read_text().replace('volts = "volts"', 'volts = { column = "volts", default = 0.0 }'))
+    if target == "victoriametrics":
+        path.write_text("".join(line for line in path.read_text().splitlines(True) if line[:4] not in {"ok =", "mode"})
+                        .replace(', "ok", "mode"', "").replace(', "mode"', "")
+                        .replace('"ok = false", "mode = \'run\'"', '"errors = 1"'))  # fmt: skip
+    code = main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")])
+    (summary,) = (tmp_path / "results").glob("*/*/summary.json")
+    made = json.loads(summary.read_text())
+    checks = made["validity"]["checks"]
+    assert (checks["answers"]["state"], checks["answers"]["counts"]["wrong"]) == ("valid", 0), (code, checks)
+    assert checks["answers"]["counts"]["checked"] >= 40
+    assert checks["writes"]["state"] == "valid", checks["writes"]
+
+
+def test_a_run_has_all_of_the_recording_and_ends_when_it_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    town(tmp_path)
+    closed = SCENARIO.replace('loop = "open", rate = 40', 'wait = "40ms"').replace('"2s"', '"60s"')
+    (tmp_path / "s.toml").write_text(closed)
+    assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == 0, capsys.readouterr()
+    (summary,) = (tmp_path / "results").glob("*/*/summary.json")
+    made = json.loads(summary.read_text())
+    assert made["measured"]["duration_s"] < 30
+    assert made["validity"]["checks"]["writes"]["counts"]["stored"] == len(rows())
+
+
+def test_a_specification_needs_the_points_and_finds_them_again(tmp_path: Path) -> None:
+    town(tmp_path)
+    (tmp_path / "s.toml").write_text(SCENARIO)
+    (cell,) = Scenario.load(tmp_path / "s.toml").expand()
+    assert (cell.world.scale, cell.load.share) == (12, 0.8)
+    text = json.loads(cell.model_dump_json(by_alias=True))
+    forget(tmp_path)  # another machine, which has the file
+    assert RunSpec.model_validate(text) == cell
+    forget(tmp_path)
+    frame = rows().with_columns(pl.col("errors") + 1)
+    frame.write_csv(tmp_path / "meters.csv")
+    with pytest.raises(UserMistake, match="is not the recording that the run was planned with"):
+        RunSpec.model_validate(text)
+    (tmp_path / "meters.csv").unlink()
+    with pytest.raises(UserMistake, match="this machine has no copy of the recording"):
+        RunSpec.model_validate(text)
+
+
+def test_files_are_read_once_and_again_after_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = town(tmp_path)
+    first = read_use_case(path).recording
+    monkeypatch.setattr("tsbench.scenario.preparing.prepared", None)
+    path.write_text(path.read_text() + "\n")
+    assert read_use_case(path).recording == first
+    monkeypatch.undo()
+    monkeypatch.setenv("TSBENCH_CACHE", str(tmp_path / "cache"))
+    rows(seed=5).write_csv(tmp_path / "meters.csv")
+    path.write_text(path.read_text() + "\n")
+    assert read_use_case(path).recording != first
+
+
+def test_a_recording_is_generated_loaded_and_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, place = town(tmp_path), f"sqlite:///{tmp_path / 'x.db'}"
+    assert main(["generate", "--use-case", str(path), "--out", str(tmp_path / "x.lp")]) == 0
+    assert len((tmp_path / "x.lp").read_text().splitlines()) == len(rows())
+    results = ["--out", str(tmp_path / "results")]
+    assert main(["load", "sqlite", "--use-case", str(path), "--endpoint", place, *results]) == 0
+    assert main(["queries", "--type", "site-hour", "--use-case", str(path), "--count", "20",
+                 "--out", str(tmp_path / "q.jsonl")]) == 0  # fmt: skip
+    assert main(["query", "sqlite", str(tmp_path / "q.jsonl"), "--endpoint", place, *results]) == 0
+    says(capsys.readouterr().out, "count: 20")
+
+
+# --- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+MISTAKES = [
+    ('file = "meters.csv"', 'file = "other*.csv"', "recording.file: there is no other*.csv in "),
+    ('file = "meters.csv"', 'file = "meters.xls"', "recording.file: there is no meters.xls"),
+    ('file = "meters.csv"\n', "", "recording.file: is missing"),
+    ('measurement = "meter"\n', "", "recording.measurement: is missing"),
+    ('measurement = "meter"', 'measurement = "a b"', "measurement: 'a b' is no name"),
+    ('time = "ts"\n', "", "recording.time: is missing"),
+    ('time = "ts"', 'time = "tss"', "recording.time: there is no column 'tss'; did you mean 'ts'?"),
+    ('time = "ts"', 'time = 5', "recording.time: "),
+    ('time = "ts"', 'time = { column = "ts", zoen = "UTC" }', "recording.time.zoen: unknown key; did you mean 'zone'?"),
+    ('time = "ts"', 'time = { column = "ts", unit = "m" }', "recording.time.unit"),
+    ('time = "ts"', 'time = "mode"', "row 1: mode is '"),
+    ('meter = "meter_id"', 'meter = "meter"', "recording.tags.meter: there is no column 'meter'; "),
+    ('meter = "meter_id"', 'meter = "site"', "say duplicates = 'first' or 'last'"),
+    ('site = "site"', 'site = "mode"', "and was '"),
+    ('site = "site"', 'Meter = "site"', "'Meter' stands twice"),
+    ('site = "site"', 'time = "site"', "'time' is a name that databases use"),
+    ('kwh = "energy"', 'kwh = "energi"', "recording.fields.kwh: there is no column 'energi'; did you mean 'energy'?"),
+    ('kwh = "energy"', 'meter = "energy"', "'meter' stands twice"),
+    ('kwh = "energy"', 'kwh = { column = "mode", type = "float" }', "which is not a number; name it in null"),
+    ('kwh = "energy"', 'kwh = { column = "energy", type = "real" }', "recording.fields.kwh.type"),
+    ('kwh = "energy"', 'kwh = { type = "float" }', "recording.fields.kwh.column: is missing"),
+    ('kwh = "energy"', 'kwh = { column = "energy", default = "x" }', "kwh.default: 'x' is no float value"),
+    ('true = ["OK"], false = ["ERR"]', 'true = ["OK"], false = ["BAD"]', "status is 'ERR', which is not true or false"),
+    ('true = ["OK"], false = ["ERR"]', 'true = ["OK"]', "recording.fields.ok: true: needs false"),
+    ('mode = "mode"', 'mode = { column = "volts", type = "text" }', "volts has no value, and only numbers may lack"),
+    ("[recording]", '[recording]\nduplicates = "some"', "recording.duplicates"),
+    ("[recording]", '[recording]\ndigest = "some"', "recording.digest"),
+    ("[recording]", "[recording]\nrows = 5", "recording.rows: unknown key"),
+    ("[recording]", '[tags]\nx = { number = "x-{}" }\n[recording]', "tags: belongs to simulated data"),
+    ('by = ["site"]', 'by = ["town"]', "query.site-hour.by: there is no tag 'town'"),
+    ('"max(kwh)"', '"max(mode)"', "query.site-hour.select: 'mode' holds no numbers"),
+    ('"max(kwh)"', '"max(kw)"', "has no field 'kw'; did you mean 'kwh'?"),
+    ("mode = 'run'", "mode = 'idle'", "is never 'idle'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "why"), MISTAKES)
+def test_a_mistake_in_a_mapping_is_one_line_with_key_and_cure(old: str, new: str, why: str, tmp_path: Path) -> None:
+    text = MAPPING + QUERIES
+    assert old in text
+    path = town(tmp_path, text.replace(old, new, 1), rows(4, 60))
+    with pytest.raises(UserMistake) as refused:
+        read_use_case(path)
+    says(str(refused.value), why)
+    assert "\n" not in str(refused.value)
+    assert str(path.parent) in str(refused.value)
+
+
+GOOD = "2026-01-01T00:00:{},m,s,1.5,230,0,OK,run"
+ODD = [
+    ("2026-01-01T00:00:10Z,m,s,x,230,0,OK,run", "row 3: energy is 'x', which is not a number; name it in null"),
+    ("2026-01-01T00:00:10Z,m,s,inf,230,0,OK,run", "row 3: energy is infinite"),
+    ("2026-01-01T00:00:10Z,m,s,1,230,0,OK", "line 4: Expected 8 columns, got 7"),
+    ("2026-01-01T00:00:10Z,m,s,1,230,0,OK,run,x", "line 4: Expected 8 columns, got 9"),
+    ("yesterday,m,s,1,230,0,OK,run", "row 3: ts is 'yesterday', which is no time"),
+    ("1700-01-01T00:00:10Z,m,s,1,230,0,OK,run", "row 3: ts is 1700-01-01T00:00:10Z, before 1823 or after 2116"),
+    (",m,s,1,230,0,OK,run", "row 3: has no time"),
+    ("2026-01-01T00:00:10Z,,s,1,230,0,OK,run", "row 3: has no key"),
+    ("2026-01-01T00:00:10Z,m,,1,230,0,OK,run", "row 3: site is '', and was 's' for the meter 'm' before"),
+    ("2026-01-01T00:00:10Z,m,s,1,230,0,MAYBE,run", "row 3: status is 'MAYBE', which is not true or false"),
+    ("2026-01-01T00:00:10Z,m,s,1,230,0,OK,", "row 3: mode has no value, and only numbers may lack; give it a default"),
+    (f"2026-01-01T00:00:10Z,m,s,1,230,0,OK,{'x' * 201}", "row 3: mode: the text 'xxx"),
+    ("2026-01-01T00:00:10Z,m,s,1,230,0,OK,a\x07b", "row 3: mode: the text 'a"),
+    ("2026-01-01T00:00:10Z,m\x00x,s,1,230,0,OK,run", "row 3: the tag meter: the text 'm"),
+    ('2026-01-01T00:00:10Z,m,s,1,230,0,OK,"a', "row 3: mode: the text 'a"),
+    ("2026-01-01T00:00:10Z,m,s,1,230,99999999999999999999,OK,run", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "why"), ODD)
+def test_an_odd_row_is_one_line_with_file_row_and_cure(line: str, why: str, tmp_path: Path) -> None:
+    path = town(tmp_path)
+    head = "ts,meter_id,site,energy,volts,errors,status,mode\n"
+    lines = [GOOD.format("00Z"), GOOD.format("05Z"), line, GOOD.format("20Z")]
+    (tmp_path / "meters.csv").write_text(head + "\n".join(lines) + "\n")
+    if not why:  # a whole number that only floats hold
+        read_use_case(path)
+        return
+    with pytest.raises(UserMistake) as refused:
+        read_use_case(path)
+    says(str(refused.value), str(tmp_path / "meters.csv"), why)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_hour_that_clocks_show_twice_or_never_is_refused_or_chosen(tmp_path: Path) -> None:
+    text = MAPPING[: MAPPING.index("volts =")].replace('"ts"', '{ column = "ts", zone = "Europe/Berlin" }')
+    head = "ts,meter_id,site,energy\n2026-10-25 01:59:00,m,s,1\n"
+    path = town(tmp_path, text)
+    (tmp_path / "meters.csv").write_text(head + "2026-10-25 02:30:00,m,s,2\n")
+    with pytest.raises(UserMistake, match="row 2: ts is '2026-10-25 02:30:00', which clocks in Europe/Berlin showed"):
+        read_use_case(path)
+    for which, hour in (("earliest", 0), ("latest", 1)):
+        path.write_text(text.replace('Berlin"', f'Berlin", repeated = "{which}"'))
+        when = datetime(2026, 10, 25, hour, 30, tzinfo=UTC)
+        assert stored(recorded_world(path))[1][0] == int(when.timestamp()) * NS_PER_S
+    (tmp_path / "meters.csv").write_text(head + "2026-03-29 02:30:00,m,s,2\n")
+    with pytest.raises(UserMistake, match="no clock in Europe/Berlin showed"):
+        read_use_case(path)
+    path.write_text(text.replace("Europe/Berlin", "Europe/Berlyn"))
+    with pytest.raises(UserMistake, match=r"recording\.time\.zone: "):
+        read_use_case(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ('"town.toml"', '"town.toml", scale = 5', "world.scale: the recording has 12 series, not 5; take it out"),
+        ('"town.toml"', '"town.toml", interval = "10s"', "world.interval: belongs to simulated data"),
+        ('"town.toml"', '"town.toml", late = 0.1', "world.late: belongs to simulated data"),
+        ("check =", "load = { share = 1.0 }\ncheck =", "nothing is left to write; load less"),
+        ("check =", "load = { share = 1.5 }\ncheck =", "load.share: must be at most 1"),
+        ("check =", 'load = { window = "100d" }\ncheck =', "nothing is left to write; load less"),
+        ("rate = 40", "rate = 4_000", "of the recording are left after the load; lower the rate"),
+        ('"town.toml"', '"cpu-only"\nload = { share = 0.5 }', ""),
+    ],
+)
+def test_a_scenario_that_a_recording_does_not_fit_is_refused(
+    old: str, new: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    town(tmp_path)
+    assert old in SCENARIO
+    text = SCENARIO.replace(old, new, 1)
+    if not why:
+        text = SCENARIO.replace("check =", "load = { share = 0.5 }\ncheck =").replace("town.toml", "cpu-only")
+        text, why = text.replace("site-hour", "raw-one").replace("one-meter", "raw-tenth"), "load.share: belongs to rec"
+        text = text.replace("newest", "lastpoint")
+    (tmp_path / "s.toml").write_text(text)
+    assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == 2
+    says(complaint(capsys.readouterr().err), "s.toml: ", why)
+
+
+def test_times_that_a_database_would_cut_are_refused_with_the_cure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = rows().with_columns(pl.col("ts").dt.epoch("ns") + 1_001)
+    path = town(tmp_path, frame=frame)
+    (tmp_path / "s.toml").write_text(SCENARIO.replace('"sqlite"', '"duckdb"'))
+    assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == 2
+    says(complaint(capsys.readouterr().err), "world.use_case: duckdb stores times to 1,000 ns; cut them with round in")
+    path.write_text(path.read_text().replace('"ts"', '{ column = "ts", round = "us" }'))
+    assert recorded_world(path).recorded.step_ns == 1_000  # type: ignore[union-attr]
+    assert {row[0] % 1_000_000 for row in stored(recorded_world(path))} == {1_000}
