@@ -21,10 +21,11 @@ from tsbench.cli.main import main
 from tsbench.errors import UserMistake
 from tsbench.model import Kind, Latest, Raw, Rows, Window
 from tsbench.results.ledger import LEDGER_DTYPE
+from tsbench.scenario.prepared import recorded
 from tsbench.scenario.spec import RunSpec, Scenario
 from tsbench.scenario.use_case import read_use_case
 from tsbench.units import NS_PER_S
-from tsbench.workload.recording import recorded_at
+from tsbench.workload.recording import Recorded, recorded_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,8 +112,15 @@ def town(place: Path, text: str = MAPPING + QUERIES, frame: pl.DataFrame | None 
     return place / "town.toml"
 
 
+def recording(path: Path) -> Recorded:
+    """Return the prepared points of a use case."""
+    part = read_use_case(path).recording
+    assert part is not None
+    return recorded(part)
+
+
 def recorded_world(path: Path, **keys: object) -> World:
-    return world(path, **{"scale": read_use_case(path).recording.recorded().series, **keys})  # type: ignore[union-attr]
+    return world(path, **{"scale": recording(path).series, **keys})
 
 
 def forget(place: Path) -> None:
@@ -217,12 +225,12 @@ def test_many_rows_are_sorted_a_range_of_time_after_the_other(tmp_path: Path, mo
 
 
 def test_a_share_of_the_points_is_loaded(tmp_path: Path) -> None:
-    recorded = read_use_case(town(tmp_path)).recording.recorded()  # type: ignore[union-attr]
+    made = recording(town(tmp_path))
     for share in (0.01, 0.25, 0.8, 1.0):
-        end_ns = recorded.start_ns + recorded.ticks_of(share) * recorded.interval_ns
-        left = recorded.rows_from(end_ns)
+        end_ns = made.start_ns + made.ticks_of(share) * made.interval_ns
+        left = made.rows_from(end_ns)
         assert left == sum(row[0] >= end_ns for row in expected(rows()))
-        assert abs(recorded.rows - left - share * recorded.rows) <= 12 + share, share
+        assert abs(made.rows - left - share * made.rows) <= 12 + share, share
 
 
 def test_rows_that_have_one_time_and_key_count_once_if_the_file_says_which(tmp_path: Path) -> None:

@@ -550,7 +550,7 @@ def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, obje
     ("old", "new", "why"),
     [
         ('about = "pumps of a water works"\n', "", "about: is missing"),
-        ("[tags]", "[tag]", "tags: is missing"),
+        ("[tags]", "[tag]", "tag: unknown key; did you mean 'tags'?"),
         ('number = "p-{:05}"', 'number = "p-{:05}", count = 3', "none is the key; exactly one tag has number"),
         ('number = "s-{}", count = 40', 'number = "s-{}"', "pump and site are the key"),
         ('"p-{:05}"', '"p-"', "'p-' needs the place of the number once"),

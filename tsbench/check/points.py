@@ -351,11 +351,12 @@ class _Waiting:
     def __init__(self, world: World, streams: int, *, keeps: bool) -> None:
         self._keeps = keeps
         # A point comes at most `late_by` ticks after its place, and one tick more for the place between two rows.
-        self._late_ns = (max(1, world.spec.disorder.late_by) + 2) * world.spec.interval_ns
+        late_by = max(1, world.spec.disorder.late_by) + 2 if world.recorded is None else 0
+        self._late_ns = late_by * world.spec.interval_ns
         self.reached = [-EVER_NS] * streams
         """Time before which no more points of each stream can come."""
         self._parts: list[tuple[Batch, NDArray[np.void]]] = []
-        self._rows = 0
+        self._rows = self._rest = 0
 
     def add(self, stream: int, batch: Batch, fates: NDArray[np.void], rows: NDArray[np.int64]) -> None:
         newest_ns = int(batch.time_ns.max(initial=-EVER_NS))
@@ -366,7 +367,8 @@ class _Waiting:
 
     def settled(self) -> Iterator[Slab]:
         until_ns = min(self.reached)
-        if not self._parts or (self._rows < SLAB_ROWS and until_ns < EVER_NS):
+        # Those that wait are sorted anew each time, so that there should be as many new ones.
+        if not self._parts or (self._rows < max(SLAB_ROWS, 2 * self._rest) and until_ns < EVER_NS):
             return
         batch = merge_batches([batch for batch, _ in self._parts])
         fates = np.concatenate([fates for _, fates in self._parts])
@@ -377,4 +379,4 @@ class _Waiting:
             yield _slab(batch.where(some), fates[some], end_ns=until_ns, keeps=self._keeps)  # type: ignore[arg-type]
         rest = order[due:]
         self._parts = [(batch.where(rest), fates[rest])] if len(rest) else []  # type: ignore[arg-type]
-        self._rows = len(rest)
+        self._rows = self._rest = len(rest)

@@ -15,6 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from tsbench import __version__
+from tsbench.cli.checking import check
 from tsbench.cli.generate import generate, queries
 from tsbench.cli.learning import learn
 from tsbench.cli.listing import target_names
@@ -202,6 +203,7 @@ for command in (
     export,
     history,
     compare,
+    check,
     learn,
     generate,
     load,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 import zlib
@@ -20,6 +21,7 @@ from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -137,23 +139,79 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
         "[measurement.fields]",
         *notes,
         *fields,
-        *_queries(made, [line.split(" = ")[0] for line in tags], len(series), interval_ns),
+        *_queries(
+            {own: _is_labelled(table) for own, table in made.items() if _MISSING not in table},
+            [line.split(" = ")[0] for line in tags],
+            len(series),
+            interval_ns,
+        ),
     ]
     text = "\n".join(lines) + "\n"
     simulated = _simulated(text, min(len(series), _SERIES), max(len(part) for part in parts), interval_ns)
     return Learned(text, len(series), interval_ns, {own: (recorded[own], simulated[own]) for own in recorded})
 
 
-def _queries(fields: dict[str, dict[str, Any]], tags: Sequence[str], series: int, interval_ns: int) -> list[str]:
-    """Return the lines of three queries, to begin with: a series' rows, newest rows, and aggregates by a tag."""
-    whole = [name for name, table in fields.items() if _MISSING not in table]
-    whole = sorted(whole, key=lambda name: _is_labelled(fields[name]))[:4]  # numbers first
-    window, bucket = format_exact_duration(interval_ns * 120), format_exact_duration(interval_ns * 12)
+def mapped(path: Path, of: Recording, zone: str) -> str:
+    """Return the use case that has a file's rows as they are, by the columns of its recording."""
+    names, frame = _Names(), of.frame
+    series = frame[SERIES].n_unique()
+    tags = {names.of(of.key or "series"): [*of.keys]} if of.keys else {}
+    tags |= {names.of(column): [column] for column in of.tags}
+    fields: dict[str, Any] = {names.of(column): column for column in of.fields}
+    parts = frame.head(100_000).partition_by(SERIES, maintain_order=True)[:_SERIES]
+    whole, notes = {}, []
+    for own, column in fields.items():
+        is_labelled, lacks = not frame[column].dtype.is_numeric(), frame[column].null_count()
+        if is_labelled and lacks:
+            default: Any = False if frame[column].dtype == pl.Boolean else "none"
+            fields[own] = {"column": column, "default": default}
+            notes.append(f"# {own}: {lacks:,} of {len(frame):,} rows have no value, and get the default")
+        if is_labelled or not lacks:
+            whole[own] = is_labelled
+    time: Any = of.time if zone == "UTC" else {"column": of.time, "zone": zone}
+    lines = [
+        f"about = {_quoted(path.name)}",
+        "",
+        "[recording]",
+        f"file = {_quoted(path.name)}",
+        f"measurement = {_quoted(names.of(path.name.split('.')[0]))}",
+        f"time = {_toml(time)}",
+        f"tags = {_toml({name: columns[0] if len(columns) == 1 else columns for name, columns in tags.items()})}",
+        "",
+        "[recording.fields]",
+        *notes,
+        *(f"{own} = {_toml(column)}" for own, column in fields.items()),
+    ]
+    if whole and tags:
+        lines += _queries(whole, [*tags], series, _interval_ns(parts))
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    """Return a text, boolean, list or table as TOML."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return _quoted(value) if isinstance(value, str) else str(value).lower()
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _queries(whole: dict[str, bool], tags: Sequence[str], series: int, interval_ns: int) -> list[str]:
+    """Return the lines of three queries, to begin with: a series' rows, newest rows, and aggregates by a tag.
+
+    `whole` has the fields that all points have, and whether they are texts or booleans.
+    """
+    names = sorted(whole, key=lambda name: whole[name])[:4]  # numbers first
+    window, bucket = (format_exact_duration(_usual(interval_ns * points)) for points in (120, 12))
     by = tags[1] if len(tags) > 1 else tags[0]
-    aggregates = [f"{how}({whole[0]})" for how in (("count",) if _is_labelled(fields[whole[0]]) else ("mean", "max"))]
+    aggregates = [f"{how}({names[0]})" for how in (("count",) if whole[names[0]] else ("mean", "max"))]
     asked: list[tuple[str, dict[str, Any]]] = [
-        ("rows-of-one", {"select": whole, "window": window, **({"series": 1} if series > 1 else {})}),
-        ("newest-of-all", {"select": whole, "newest": True}),
+        ("rows-of-one", {"select": names, "window": window, **({"series": 1} if series > 1 else {})}),
+        ("newest-of-all", {"select": names, "newest": True}),
         (f"by-{by}", {"select": aggregates, "by": [by], "bucket": bucket, "window": window}),
     ]
     return [
@@ -166,6 +224,16 @@ def _queries(fields: dict[str, dict[str, Any]], tags: Sequence[str], series: int
             *(f"{key} = {_literal(of)}" for key, of in table.items()),
         )
     ]
+
+
+_ROUND_NS = [NS_PER_S * one for one in (1, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400)]
+
+
+def _usual(duration_ns: int) -> int:
+    """Return a duration that people use, about as long; longer ones are whole days."""
+    if duration_ns > _ROUND_NS[-1]:
+        return round(duration_ns / _DAY_NS) * _DAY_NS
+    return next(one for one in _ROUND_NS if one >= duration_ns)
 
 
 def _is_labelled(table: dict[str, Any]) -> bool:

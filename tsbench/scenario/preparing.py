@@ -302,7 +302,7 @@ class _Nulls:
 
 @dataclass(frozen=True)
 class _Where:
-    """The place of a row: its file and its number there, from 1."""
+    """The place of a row: its file, and its number in it, from 1."""
 
     path: str
     before: int
@@ -426,7 +426,7 @@ def _expect_columns(part: RecordingPart, frame: pl.DataFrame, path: str) -> None
 
 
 def _batch(part: RecordingPart, columns: _Columns, frame: pl.DataFrame, where: _Where) -> tuple[Any, int]:
-    """Return rows as points, None if there are none, and how many were left out."""
+    """Return rows as points (None without any), and how many were left out."""
     times = _times(part, columns, frame[part.time.column], where)
     whole = ~times.is_null()
     if part.tags:

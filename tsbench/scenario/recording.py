@@ -32,11 +32,13 @@ _STEADY = 0.995
 class Recording:
     """Rows sorted by series and time, with the names of their tags (the same for all rows of a series) and fields.
 
-    `key` is the column that names the series, "" if several do, or none; `dropped` the number of rows without a time
-    or series.
+    `time` is the column of times, `keys` are those that name the series, `key` the only one of them, "" for none or
+    several; `dropped` the number of rows without a time or series.
     """
 
     frame: pl.DataFrame
+    time: str
+    keys: tuple[str, ...]
     key: str
     tags: tuple[str, ...]
     fields: tuple[str, ...]
@@ -102,7 +104,9 @@ def recording(
     fields = tuple(name for name in others if name not in steady and not _is_temporal(frame[name]))
     if not fields:
         raise UserMistake("no column has values that change; fields are numbers, texts or booleans")
-    return Recording(frame, names[0] if len(names) == 1 else "", tuple(steady), fields, count - len(frame))
+    return Recording(
+        frame, time, (*names,), names[0] if len(names) == 1 else "", tuple(steady), fields, count - len(frame)
+    )
 
 
 def _is_text(column: pl.Series) -> bool:

@@ -19,7 +19,7 @@ from tsbench.measure.gates import Gate, checked_gate, expect_fit, parse_gate
 from tsbench.model import Field as Column
 from tsbench.model import Kind, Measurement, Window
 from tsbench.results.limits import LIMITS
-from tsbench.scenario import matrix
+from tsbench.scenario import matrix, prepared
 from tsbench.scenario.events import EventPart, expect_sequence
 from tsbench.scenario.file import explain, known_keys, naming, odd_text, read_document
 from tsbench.scenario.file_keys import SEARCH_REPEAT, SearchPart, check_keys, read_search
@@ -375,7 +375,7 @@ def _load_of(document: Mapping[str, Any]) -> Any:
     share = load.get("share", 0.8 if writes else 1.0)
     if not isinstance(share, int | float) or not 0 < share <= 1:
         return load
-    recorded = recording.recorded()
+    recorded = prepared.recorded(recording)
     return {**load, "share": share, "window": f"{recorded.ticks_of(share) * recorded.interval_ns}ns"}
 
 

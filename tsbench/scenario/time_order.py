@@ -25,7 +25,7 @@ _PART_ROWS = 65_536
 _SORTED_ROWS = 1_000_000
 """Rows that are sorted at a time, about."""
 _SAMPLED = 64
-"""Of so many times one is kept, to find times between which there are about `_SORTED_ROWS` rows."""
+"""Every 64th time is kept, to cut the time into ranges of about `_SORTED_ROWS` rows."""
 
 
 @dataclass

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from tsbench.errors import UserMistake
 from tsbench.model import Field as Column
 from tsbench.model import Kind
+from tsbench.scenario import prepared
 from tsbench.scenario.file import explain, naming, odd_text, read_document
 from tsbench.scenario.own_data import HIDDEN, RecordingPart, TimeColumn, expect_no_hidden
 from tsbench.scenario.own_queries import NAME, QueryPart, expect_answerable, expect_names, query_kinds
@@ -353,13 +354,12 @@ class UseCaseFile(Part):
         return self
 
     def _expect_recorded(self, recording: RecordingPart) -> None:
-        """Verify that a recording has all points, and the queries what they ask for once it is prepared."""
+        """Verify that nothing else has points, and that the queries fit the recording, if it is prepared."""
         if self.tags or self.measurement:
             raise ValueError(f"{'tags' if self.tags else 'measurement'}: belongs to simulated data; take it out")
         if recording.digest:
-            recorded = recording.recorded()
-            tags = {name: codes.values for name, codes in recorded.tags.items()}
-            expect_answerable(self.query, recording.layouts(recorded), tags)
+            tags = {tag.name: tag.choices for tag in prepared.tags_of(recording)}
+            expect_answerable(self.query, prepared.layouts_of(recording), tags)
 
     def layouts(self, interval_ns: int) -> tuple[Layout, ...]:
         """Return the measurements as a world simulates them."""
@@ -368,11 +368,9 @@ class UseCaseFile(Part):
     def case(self, name: str, interval_ns: int) -> UseCase:
         """Return the use case for worlds with this interval."""
         if self.recording is not None:
-            recorded = self.recording.recorded()
-            layouts = self.recording.layouts(recorded)
-            kinds = query_kinds(self.query, layouts)
-            tags = self.recording.tag_list(recorded)
-            return UseCase(name, self.about, tags, {"bounded": layouts}, queries=kinds, recorded=recorded)
+            layouts, tags = prepared.layouts_of(self.recording), prepared.tags_of(self.recording)
+            kinds, points = query_kinds(self.query, layouts), prepared.recorded(self.recording)
+            return UseCase(name, self.about, tags, {"bounded": layouts}, queries=kinds, recorded=points)
         ordered = sorted(self.tags.items(), key=lambda item: not item[1].is_key)
         tags = tuple(tag.tag(own) for own, tag in ordered)
         layouts = self.layouts(interval_ns)
@@ -422,9 +420,9 @@ def read_use_case(path: Path) -> UseCaseFile:
     if case.recording is None:
         return case
     with naming(f"{path}: "):
-        prepared = case.recording.prepared(path.parent)
+        recording = prepared.prepared(case.recording, path.parent)
         try:
-            return UseCaseFile.model_validate(dict(case) | {"recording": prepared})
+            return UseCaseFile.model_validate(dict(case) | {"recording": recording})
         except ValidationError as error:
             raise UserMistake(explain(error, UseCaseFile, _INNER, hidden=HIDDEN)) from None
 
@@ -436,7 +434,7 @@ def resolved(world: Any, place: Path) -> Any:
         return world
     path = _path_of(name, place)
     described = read_use_case(path)
-    given = {} if described.recording is None else _recorded_keys(world, described.recording.recorded())
+    given = {} if described.recording is None else _recorded_keys(world, prepared.recorded(described.recording))
     return {**world, "use_case": path.stem, "described": described, **given}
 
 
@@ -445,7 +443,7 @@ def recording_of(use_case: str) -> Recorded | None:
     if not use_case.endswith(".toml"):
         return None
     recording = read_use_case(_path_of(use_case, Path())).recording
-    return None if recording is None else recording.recorded()
+    return None if recording is None else prepared.recorded(recording)
 
 
 def _path_of(name: str, place: Path) -> Path:

@@ -47,7 +47,7 @@ def check_spec(spec: RunSpec, place: str) -> None:
         check_caps(spec.server, target, spec.target.endpoint)
         with naming("world: ", ValueError):
             world = spec.world_at()
-        _check_fields(world, target, schema)
+        expect_room_for(world, target, schema)
         _check_times(spec, target, world)
         _check_load(spec, world, schema)
         if spec.drive.processes > world.spec.streams:
@@ -60,15 +60,22 @@ def check_spec(spec: RunSpec, place: str) -> None:
                 raise UserMistake(f"{key}: '{mode}' is not one of {target.name}'s {schema.name}: {known}")
 
 
-def _check_fields(world: World, target: Target, schema: Schema) -> None:
-    """Verify that a layout holds the fields of a user's use case."""
+def expect_room_for(world: World, target: Target, schema: Schema) -> None:
+    """Verify that a layout holds the fields of a user's use case.
+
+    Raises
+    ------
+    UserMistake
+        If it does not: one line with the field and the cure.
+    """
     for field in [field for m in world.measurements for field in m.fields if world.spec.case]:
         if field.kind not in schema.kinds:
             why = f"{target.name}'s layout {schema.name} holds numbers only"
             raise UserMistake(f"world.use_case: {why}; make '{field.name}' a number or a tag, or take another target")
         if field.nullable and field.kind not in schema.nulls:
             why = f"{target.name}'s layout {schema.name} holds no points that lack a field"
-            raise UserMistake(f"world.use_case: {why}; take null out of '{field.name}', or another target")
+            cure = "take null out of" if world.recorded is None else "give a default to"
+            raise UserMistake(f"world.use_case: {why}; {cure} '{field.name}', or take another target")
 
 
 _SCALE = " and world.scale, since a stream has at least one series"

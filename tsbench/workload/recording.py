@@ -11,10 +11,14 @@ import numpy as np
 
 from tsbench.errors import require
 from tsbench.model import Codes, Field, Kind
-from tsbench.workload.series import PointColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    Rows = tuple[NDArray[np.int64], NDArray[np.int32], dict[str, NDArray[Any]]]
+    """Columns of equal length: time (ns), number of the series, and the fields by name."""
     from pathlib import Path
 
 __all__ = ["ABOUT", "POINTS", "SERIES", "Recorded", "recorded_at"]
@@ -64,13 +68,13 @@ class Recorded:
         if row >= self.rows:
             return self.ticks
         number = int(np.searchsorted(self.firsts, row, side="right")) - 1
-        time_ns = int(self._part(number).time_ns[row - self.firsts[number]])
+        time_ns = int(self._part(number)[0][row - self.firsts[number]])
         return max(1, round((time_ns - self.start_ns) / self.interval_ns))
 
     def rows_from(self, time_ns: int) -> int:
         """Return the number of points at a time and later."""
         number = max(0, int(np.searchsorted(self.begins_ns, time_ns)) - 1)
-        return self.rows - self.firsts[number] - int(np.searchsorted(self._part(number).time_ns, time_ns))
+        return self.rows - self.firsts[number] - int(np.searchsorted(self._part(number)[0], time_ns))
 
     @cached_property
     def tags(self) -> Mapping[str, Codes]:
@@ -85,13 +89,13 @@ class Recorded:
             for name, column in columns.items()
         }
 
-    def _part(self, number: int) -> PointColumns:
+    def _part(self, number: int) -> Rows:
         import pyarrow as pa  # noqa: PLC0415 - of an extra
 
         with pa.OSFile(str(self.directory / POINTS)) as file:
             return _columns(pa.ipc.open_file(file).get_batch(number))
 
-    def points(self, begin_ns: int | None = None, end_ns: int | None = None) -> Iterator[PointColumns]:
+    def points(self, begin_ns: int | None = None, end_ns: int | None = None) -> Iterator[Rows]:
         """Yield the points with begin_ns <= time < end_ns (None: without a limit), sorted by time, then by series."""
         import pyarrow as pa  # noqa: PLC0415 - of an extra
 
@@ -101,17 +105,17 @@ class Recorded:
             for number in range(first, parts.num_record_batches):
                 if end_ns is not None and self.begins_ns[number] >= end_ns:
                     return
-                table = _columns(parts.get_batch(number))
-                low = 0 if begin_ns is None else int(np.searchsorted(table.time_ns, begin_ns))
-                high = len(table) if end_ns is None else int(np.searchsorted(table.time_ns, end_ns))
+                times, series, fields = _columns(parts.get_batch(number))
+                low = 0 if begin_ns is None else int(np.searchsorted(times, begin_ns))
+                high = len(times) if end_ns is None else int(np.searchsorted(times, end_ns))
                 if low < high:
-                    yield table.take(slice(low, high))
+                    yield times[low:high], series[low:high], {name: one[low:high] for name, one in fields.items()}
 
 
-def _columns(batch: Any) -> PointColumns:
+def _columns(batch: Any) -> Rows:
     names = batch.schema.names
     columns = {name: batch.column(at).to_numpy() for at, name in enumerate(names)}
-    return PointColumns(columns.pop(names[0]), columns.pop(names[1]), columns)
+    return columns.pop(names[0]), columns.pop(names[1]), columns
 
 
 @lru_cache(maxsize=16)

@@ -269,7 +269,8 @@ class World:
         """Yield the recorded rows of a stream, sorted by time, as much later as the world begins later."""
         spec, later_ns = self.spec, self.spec.start_ns - recorded.start_ns
         end_ns = None if last_tick is None else self.time_ns(last_tick) - later_ns
-        for table in recorded.points(self.time_ns(first_tick) - later_ns, end_ns):
+        for rows in recorded.points(self.time_ns(first_tick) - later_ns, end_ns):
+            table = PointColumns(*rows)
             own = table if spec.streams == 1 else table.take(table.series % spec.streams == stream)
             fields = own.fields
             if spec.decimals is not None:

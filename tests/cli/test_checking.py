@@ -1,0 +1,130 @@
+"""`tsbench check`: what data are, what databases would make of them, and use cases proposed for recordings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tests.cli.support import complaint, says
+from tests.scenario.test_own_data import MAPPING, QUERIES, recording, rows, town
+from tsbench.cli.main import main
+from tsbench.scenario.use_case import read_use_case
+
+STATES = Path(__file__).parent.parent / "scenario" / "data" / "states.toml"
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TSBENCH_CACHE", str(tmp_path / "cache"))
+
+
+def test_points_are_described_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame, path = rows(), town(tmp_path)
+    assert main(["check", str(path), "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    (data,) = made["data"]
+    counts = frame.group_by("meter_id").len()["len"]
+    assert (data["points"], data["series"]) == (len(frame), 12)
+    assert (data["least_points"], data["median_points"], data["most_points"]) == (
+        counts.min(), counts.median(), counts.max(),
+    )  # fmt: skip
+    times = frame["ts"].dt.epoch("ns")
+    assert (data["first_ns"], data["last_ns"]) == (times.min(), times.max())
+    gaps = frame.sort("meter_id", "ts").select(pl.col("ts").dt.epoch("s").diff().over("meter_id")).drop_nulls()["ts"]
+    expected = np.percentile(gaps.to_numpy(), [5, 50, 95, 100]) * 1e9
+    assert [data["gaps_ns"][name] for name in ("5 %", "median", "95 %", "most")] == pytest.approx(expected, rel=0.03)
+    ends = frame.group_by("meter_id").agg(pl.col("ts").dt.epoch("ns").max())["ts"]
+    span = times.max() - times.min()  # type: ignore[operator]
+    assert data["end_before"] == pytest.approx((ends < times.min() + 0.9 * span).sum(), abs=1)  # type: ignore[operator]
+    fields = {one["name"]: one for one in data["fields"]}
+    assert fields["volts"]["missing"] == pytest.approx(frame["volts"].null_count() / len(frame))
+    assert (fields["kwh"]["least"], fields["kwh"]["most"]) == (frame["energy"].min(), frame["energy"].max())
+    assert (fields["mode"]["texts"], fields["ok"]["least"]) == (3, None)
+
+
+def test_what_each_database_would_make_of_points_is_what_a_run_would_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = town(tmp_path)
+    assert main(["check", str(path), "--json"]) == 0
+    made = {one["target"]: one for one in json.loads(capsys.readouterr().out)["databases"]}
+    assert {name for name, one in made.items() if not one["is_stored"]} == {"mongodb", "victoriametrics"}
+    says(made["mongodb"]["why"], "holds no points that lack a field; give a default to 'volts'")
+    (tmp_path / "meters.csv").write_text("ts,v\n2026-01-01T00:00:00.000001Z,0.1234567890123\n2026-01-01T00:01:00Z,2\n")
+    path.write_text(MAPPING[: MAPPING.index("tags =")] + '[recording.fields]\nv = "v"\n')
+    assert main(["check", str(path), "--json"]) == 0
+    made = {one["target"]: one for one in json.loads(capsys.readouterr().out)["databases"]}
+    assert not made["influxdb1"]["why"]
+    says(made["mongodb"]["why"], "it stores times to 1ms; cut them with round in recording.time")
+    path.write_text(path.read_text().replace('"ts"', '{ column = "ts", round = "ms" }'))
+    assert main(["check", str(path)]) == 0
+    says(
+        capsys.readouterr().out, "all times are whole seconds", "not stored: VictoriaMetrics cannot express 0.12345678"
+    )
+
+
+def test_a_simulated_use_case_is_described_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(STATES)]) == 0
+    says(capsys.readouterr().out, "pump: ", "door: ", "numbers only", "as they are")
+
+
+def test_a_use_case_is_proposed_that_has_every_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    town(tmp_path)
+    own = tmp_path / "own.toml"
+    assert main(["check", str(tmp_path / "meters.csv"), "--out", str(own)]) == 0
+    says(capsys.readouterr().err, "then: tsbench check ")
+    case = read_use_case(own)
+    assert case.recording is not None
+    assert recording(own).rows == len(rows())
+    assert [*case.recording.tags] == ["meter_id", "site"]
+    assert {query.name for query in case.query} == {"rows-of-one", "newest-of-all", "by-site"}
+    assert main(["check", str(own)]) == 0
+    assert main(["check", str(tmp_path / "meters.csv"), "--out", str(own)]) == 2
+    says(complaint(capsys.readouterr().err), "own.toml exists; give another name, or --force")
+
+
+def test_proposals_have_odd_names_zones_gaps_and_keys_of_two_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = rows(4, 200).with_columns(
+        pl.col("ts").dt.replace_time_zone(None),
+        pl.when(pl.int_range(pl.len()) % 7 == 0).then(None).otherwise(pl.col("mode")).alias('the "mode"'),
+        (pl.col("meter_id").str.slice(3).cast(pl.Int64) % 2).cast(pl.String).alias("line"),
+        (pl.col("meter_id").str.slice(3).cast(pl.Int64) // 2).cast(pl.String).alias("Gerät Nr."),
+    )
+    frame = frame.drop("meter_id", "mode", "site")
+    frame.write_csv(tmp_path / "a b.csv")
+    own = tmp_path / "own.toml"
+    assert main(["check", str(tmp_path / "a b.csv"), "--out", str(own), "--zone", "Asia/Tokyo", "--key", "line"]) == 0
+    says(own.read_text(), 'default = "none"', 'zone = "Asia/Tokyo"', '"the \\"mode\\""')
+    own.write_text(own.read_text().replace('line = "line"', 'line = ["line", "Gerät Nr."]'))
+    text = own.read_text()
+    own.write_text(text[: text.index("[[query]]")].replace('Ger_t_Nr = "Gerät Nr."\n', ""))
+    made = recording(own)
+    assert (made.series, made.rows) == (4, len(frame))
+    assert made.tags["line"].values[0].count("/") == 1
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["town.toml", "--key", "x"], "says itself what its columns are"),
+        (["absent.csv"], "there is no such file"),
+        (["absent.toml"], "no such use case"),
+        (["meters.csv", "--out", "x.csv"], "a use case is a .toml file"),
+        (["meters.csv", "--time", "when"], "--time: there is no column 'when'"),
+        (["meters.xlsx"], "there is no such file"),
+    ],
+)
+def test_mistakes_are_one_line(
+    options: list[str], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    town(tmp_path, MAPPING + QUERIES)
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", *options]) == 2
+    says(complaint(capsys.readouterr().err), why)

@@ -1,0 +1,121 @@
+"""The command that looks at data before any server is involved: check."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path  # noqa: TC003 - typer reads it
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from tsbench.cli.output import stderr, stdout
+from tsbench.errors import UserMistake, require
+from tsbench.units import NS_PER_S, format_duration, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tsbench.scenario.data_facts import Facts
+    from tsbench.workload.world import World
+
+
+def check(
+    file: Annotated[Path, typer.Argument(help="A use case (.toml), or recorded CSV (.gz or .zst, too) or Parquet.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Use case to write for a recording, such as town.toml; else it is printed.")
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="Column of times. Default: the one that looks like it.")] = None,
+    key: Annotated[str | None, typer.Option(help="Column that names the series. Default: guessed.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Further columns that are tags.")] = None,
+    zone: Annotated[str, typer.Option(help="Zone of times that have none, such as Europe/Berlin.")] = "UTC",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+) -> int:
+    """Show what data are, and what each database would make of them; propose a use case for a recording."""
+    from tsbench.scenario.data_facts import facts_of, fits
+    from tsbench.scenario.spec import world as world_of
+
+    if file.suffix != ".toml":
+        return _propose(file, out, time, key, tag or [], zone, force=force)
+    if out is not None or time or key or tag or zone != "UTC":
+        raise UserMistake(f"{file}: says itself what its columns are; --out, --time, --key, --tag and --zone do not")
+    try:
+        world = world_of(str(file), streams=1)
+    except ValueError as error:
+        raise UserMistake(str(error).splitlines()[0]) from None
+    facts, made = facts_of(world), list(fits(world))
+    if as_json:
+        stdout.print_json(
+            json.dumps({"data": [asdict(one) for one in facts], "databases": [asdict(one) for one in made]})
+        )
+        return 0
+    for one in facts:
+        _show(one, world)
+    for fit in made:
+        said = "stored as they are" if fit.is_stored else f"not stored: {fit.why}"
+        stdout.print(f"{fit.target:<16}{said}", markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+def _propose(
+    file: Path, out: Path | None, time: str | None, key: str | None, tags: Sequence[str], zone: str, *, force: bool
+) -> int:
+    """Write or print a use case for a recording."""
+    require("polars", "files")
+    from tsbench.scenario.learning import mapped
+    from tsbench.scenario.recording import read, recording
+
+    if out is not None and out.suffix != ".toml":
+        raise UserMistake(f"--out {out}: a use case is a .toml file")
+    if out is not None and out.exists() and not force:
+        raise UserMistake(f"--out {out} exists; give another name, or --force")
+    given = recording(read(file, 200_000), time=time, key=key, tags=tags, zone=zone)
+    text = mapped(file, given, zone)
+    if out is None:
+        stdout.print(text, markup=False, highlight=False, soft_wrap=True, end="")
+        note = f"tsbench: put this into a file beside {file.name} (--out town.toml), look through it, and check that"
+    else:
+        out.write_text(text, encoding="utf-8")
+        note = f"tsbench: look through {out}, then: tsbench check {out}"
+    stderr.print(note, markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+def _show(one: Facts, world: World) -> None:
+    """Print what the points of a measurement are."""
+    lines = [
+        f"{one.measurement}: {one.points:,} points of {one.series:,} series",
+        f"times: {format_time(one.first_ns)} to {format_time(one.last_ns)}",
+        f"points of a series: {one.least_points:,} to {one.most_points:,}, median {one.median_points:,.0f}",
+    ]
+    if one.gaps_ns:
+        gaps = ", ".join(f"{name} {format_duration(round(gap))}" for name, gap in one.gaps_ns.items())
+        lines.append(f"time between two points of a series: {gaps}")
+    if one.begin_later or one.end_before:
+        lines.append(
+            f"series that begin after the first tenth of the time: {one.begin_later:,}; that end before the last: "
+            f"{one.end_before:,}"
+        )
+    if (recorded := world.recorded) is not None:
+        units = (("seconds", NS_PER_S), ("ms", 10**6), ("us", 10**3), ("ns", 1))
+        lines.append(f"all times are whole {next(name for name, ns in units if recorded.step_ns >= ns)}")
+        if recorded.skipped or recorded.replaced:
+            lines.append(
+                f"left out: {recorded.skipped:,} rows without time, key or value, {recorded.replaced:,} with the time "
+                "of another one of their series"
+            )
+    for line in lines:
+        stdout.print(line, markup=False, highlight=False, soft_wrap=True)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("field", "kind"):
+        table.add_column(name)
+    for name in ("missing", "least", "most", "texts"):
+        table.add_column(name, justify="right")
+    for field in one.fields:
+        ends = ["" if value is None else f"{value:.6g}" for value in (field.least, field.most)]
+        texts = "" if field.texts is None else f"{field.texts:,}"
+        table.add_row(field.name, field.kind, f"{field.missing:.1%}" if field.missing else "", *ends, texts)
+    stdout.print(table)
+    stdout.print()
