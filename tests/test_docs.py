@@ -237,7 +237,10 @@ def test_docker_compose_is_given_profiles_and_services_that_are_there(subtests: 
 # --- examples ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_scenarios_are_good_ones_and_so_are_their_parts(tmp_path: Path, subtests: pytest.Subtests) -> None:
+def test_the_scenarios_are_good_ones_and_so_are_their_parts(
+    tmp_path: Path, subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TSBENCH_CACHE", str(tmp_path / "cache"))
     for page, language, text in BLOCKS:
         if language == "toml":
             with subtests.test(page.name, text=text):
@@ -249,7 +252,11 @@ def expect_good(block: str, tmp_path: Path) -> None:
     document = tomllib.loads(block)
     if "about" in document:  # a use case, for the scenario below it
         UseCaseFile.model_validate(document, context=FILE)
-        (tmp_path / "pumps.toml").write_text(block, encoding="utf-8")
+        (tmp_path / ("town.toml" if "recording" in document else "pumps.toml")).write_text(block, encoding="utf-8")
+        rows = (f"{1_772_500_000 + n * 5},m{n % 7},s{n % 7 % 2},{n * 0.5},OK,\n" for n in range(70_000))
+        (tmp_path / "meters-1.csv").write_text(
+            "ts,meter_id,site,energy,status,mode\n" + "".join(rows), encoding="utf-8"
+        )
         return
     if "world" not in document:  # a part of a scenario
         whole = tomllib.loads(TINY)

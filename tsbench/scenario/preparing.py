@@ -250,6 +250,8 @@ def _kind_of(given: pl.Series, part: FieldColumn) -> Kind:
         return Kind(part.type)
     if part.true is not None:
         return Kind.BOOL
+    if not given.count():
+        given = pl.Series([part.default])
     made = recorded_files.typed(given)
     if made.dtype == pl.Boolean:
         return Kind.BOOL
