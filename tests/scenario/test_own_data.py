@@ -6,6 +6,8 @@ import gzip
 import json
 import random
 import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -545,3 +547,50 @@ def test_times_that_a_database_would_cut_are_refused_with_the_cure(
     path.write_text(path.read_text().replace('"ts"', '{ column = "ts", round = "us" }'))
     assert recorded_world(path).recorded.step_ns == 1_000  # type: ignore[union-attr]
     assert {row[0] % 1_000_000 for row in stored(recorded_world(path))} == {1_000}
+
+
+LOCUSTFILE = """
+from locust import between, task
+
+from tsbench.drive import TimeSeriesUser, standalone
+
+standalone()
+
+
+class Meters(TimeSeriesUser):
+    target = "sqlite"
+    use_case = "town.toml"
+    wait_time = between(0.01, 0.02)
+
+    @task(3)
+    def readings(self):
+        self.write(25)
+
+    @task
+    def sites(self):
+        self.query("site-hour")
+"""
+
+
+def test_a_locustfile_writes_on_where_the_load_ended_and_stops_with_the_recording(tmp_path: Path) -> None:
+    town(tmp_path)
+    (tmp_path / "mine.py").write_text(LOCUSTFILE)
+    words = "-f mine.py --headless -u 2 -r 2 -t 100s --warmup 0s --results results"
+    made = subprocess.run(
+        [sys.executable, "-m", "locust", *words.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert "all points of the recording are written, so the test ends" in made.stderr, made.stderr[-2_000:]
+    assert "result: valid" in made.stderr, made.stderr[-2_000:]
+    (summary,) = (tmp_path / "results").glob("*/*/summary.json")
+    checks = json.loads(summary.read_text())["validity"]["checks"]
+    assert checks["writes"]["counts"]["stored"] == len(rows())
+    made = subprocess.run(
+        [sys.executable, "-m", "locust", *words.split(), "--scale", "7"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+    assert "--scale: the recording has 12 series, not 7; take it out" in made.stderr

@@ -288,6 +288,8 @@ class Coordinator:
             gevent.spawn(self._measure_when_settled, test, times, watch)
         elif times.end_ns is not None:
             gevent.spawn(self._end_in_time, test, times.end_ns)
+        else:
+            gevent.spawn(self._end_when_written, test)
 
     def _set_times(self, test: _Test, go_ns: int, start_s: int) -> RunTimes:
         """Let the measured window of all processes begin at an epoch second."""
@@ -346,6 +348,13 @@ class Coordinator:
         else:  # it may also end early, with all points of the scenario's window written
             drained.wait(timeout=left_s)
         self._runner.quit()
+
+    def _end_when_written(self, test: _Test) -> None:
+        """Stop a test without an end of its own when all points that were recorded are written."""
+        self._all_drained.wait()
+        if test is self._test and not test.ends():
+            logger.info("all points of the recording are written, so the test ends")
+            self._runner.stop() if self.keeps_running else self._runner.quit()
 
     def stop(self) -> None:
         """End the test in any state: Locust's quit may have killed the greenlet that was ending it."""

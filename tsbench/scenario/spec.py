@@ -335,7 +335,7 @@ class Scenario:
                 matrix.choose(document, key, value)
         if "world" in document:
             document["world"] = resolved(document["world"], self.path.parent)
-            document["load"] = _load_of(document)
+            document["load"] = loaded_share(document)
         if matrix.value_at(document, "target.cold") is True:
             document["drive"] = _without_warmup(document.get("drive", {}))
         taken = next((key for key in document if key in INTERNAL), None)
@@ -364,7 +364,7 @@ class Scenario:
         return cell
 
 
-def _load_of(document: Mapping[str, Any]) -> Any:
+def loaded_share(document: Mapping[str, Any]) -> Any:
     """Return the [load] of a scenario; of a recording with the time that its share is of."""
     load, world, ops = (document.get(key, {}) for key in ("load", "world", "op"))
     described = world.get("described") if isinstance(world, dict) else None

@@ -438,6 +438,11 @@ def resolved(world: Any, place: Path) -> Any:
     return {**world, "use_case": path.stem, "described": described, **given}
 
 
+def is_recorded(use_case: str, place: Path) -> bool:
+    """Return whether a use case, by its name or its file below `place`, has recorded points."""
+    return use_case.endswith(".toml") and read_use_case(_path_of(use_case, place)).recording is not None
+
+
 def recording_of(use_case: str) -> Recorded | None:
     """Return the recording of a use case, by its name or file; None if its points are simulated."""
     if not use_case.endswith(".toml"):

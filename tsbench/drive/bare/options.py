@@ -38,6 +38,10 @@ class _First(Action):
             setattr(namespace, self.dest, values)
 
 
+SCALE, LOAD_WINDOW = 100, "6h"
+"""Defaults; a recording has its own."""
+
+
 def add_options(parser: LocustArgumentParser) -> None:
     """Add the options. None may be a secret: Locust shows options in a page and sends them to workers unencrypted."""
     login.set_defaults(parser)
@@ -55,9 +59,9 @@ def add_options(parser: LocustArgumentParser) -> None:
     servers = _Offered([*_at_start(), STARTED])
     add("--endpoint", env_var="TSBENCH_ENDPOINT", action=_First, default=STARTED, choices=servers, help=where)
     add("--schema", env_var="TSBENCH_SCHEMA", default=first, help=f"layout of the data{unset}", **kinds)
-    add("--scale", type=int, env_var="TSBENCH_SCALE", default=100, help="hosts or devices that report")
+    add("--scale", type=int, env_var="TSBENCH_SCALE", default=SCALE, help="hosts or devices that report")
     add("--seed", type=int, env_var="TSBENCH_SEED", default=1, help="the same seed gives the same data")
-    add("--load-window", env_var="TSBENCH_LOAD_WINDOW", default="6h", help="stored before: 30m, 6h")
+    add("--load-window", env_var="TSBENCH_LOAD_WINDOW", default=LOAD_WINDOW, help="stored before: 30m, 6h")
     add("--warmup", env_var="TSBENCH_WARMUP", default="2s", help="not measured at first: 10s")
     gates = "what must hold, for example write:p99<50ms; several separated by commas, or the option again"
     add("--gate", action="append", env_var="TSBENCH_GATES", default=[], help=gates, in_form=False)

@@ -15,11 +15,12 @@ from pydantic import ValidationError
 
 from tsbench.check.own_texts import expect_gold
 from tsbench.drive.bare.asked_queries import asked_queries
+from tsbench.drive.bare.options import LOAD_WINDOW, SCALE
 from tsbench.drive.user import TimeSeriesUser
 from tsbench.errors import UserMistake
-from tsbench.scenario.spec import RunSpec, explained
+from tsbench.scenario.spec import RunSpec, explained, loaded_share
 from tsbench.scenario.types import STEADY
-from tsbench.scenario.use_case import resolved
+from tsbench.scenario.use_case import is_recorded, resolved
 from tsbench.scenario.validation import check_spec
 from tsbench.targets import registry
 from tsbench.text import shortened
@@ -101,14 +102,27 @@ def _document(given: Namespace, user: type[TimeSeriesUser], target: Target, sche
         "id": f"{target.name}-{schema}",
         "scenario": "locust",
         "question": "A test from Locust",
-        "world": resolved({"use_case": user.use_case, "scale": given.scale, "seed": given.seed}, _home_of(user)),
-        "load": {"window": given.load_window},
+        **_data_of(given, user),
         "drive": {"users": 1 if users is None else users, "warmup": given.warmup},
         "block": user.block_points,
         "resolution_ns": target.resolution_ns,
         "gates": [gate.strip() for text in given.gate for gate in text.split(",") if gate.strip()],
         "target": {"name": target.name, "schema": schema, "endpoint": endpoint or None},
     }
+
+
+def _data_of(given: Namespace, user: type[TimeSeriesUser]) -> dict[str, Any]:
+    """Return [world] and [load]; of a recording with its own scale, and 80 % of its points loaded."""
+    world = {"use_case": user.use_case, "seed": given.seed}
+    if not is_recorded(user.use_case, _home_of(user)):
+        return {
+            "world": resolved({**world, "scale": given.scale}, _home_of(user)),
+            "load": {"window": given.load_window},
+        }
+    scale = {} if given.scale == SCALE else {"scale": given.scale}
+    load = {"share": 0.8} if given.load_window == LOAD_WINDOW else {"window": given.load_window}
+    data = {"world": resolved({**world, **scale}, _home_of(user)), "load": load}
+    return {**data, "load": loaded_share(data)}
 
 
 def _home_of(user: type[TimeSeriesUser]) -> Path:
