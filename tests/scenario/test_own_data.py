@@ -517,7 +517,12 @@ def test_an_hour_that_clocks_show_twice_or_never_is_refused_or_chosen(tmp_path: 
         ("check =", "load = { share = 1.0 }\ncheck =", "nothing is left to write; load less"),
         ("check =", "load = { share = 1.5 }\ncheck =", "load.share: must be at most 1"),
         ("check =", 'load = { window = "100d" }\ncheck =', "nothing is left to write; load less"),
-        ("rate = 40", "rate = 4_000", "of the recording are left after the load; lower the rate"),
+        ("rate = 40", "rate = 4_000", "of the recording are left after the load; lower it"),
+        ("rate = 40", 'arrivals = "recorded", speed = 60_000', "left after the load, enough for a speed of 6,356 in"),
+        ("rate = 40", 'arrivals = "recorded", rate = 40', "drive.arrivals: 'recorded' needs no rate"),
+        ("rate = 40", "rate = 40, speed = 2", "speed belongs to arrivals = 'recorded'"),
+        ('loop = "open", rate = 40', 'arrivals = "recorded"', "arrivals = 'recorded' needs loop = 'open'"),
+        ("rate = 40", 'arrivals = "recorded", speed = 0', "drive.speed: must be above 0"),
         ('"town.toml"', '"cpu-only"\nload = { share = 0.5 }', ""),
     ],
 )
@@ -547,6 +552,41 @@ def test_times_that_a_database_would_cut_are_refused_with_the_cure(
     path.write_text(path.read_text().replace('"ts"', '{ column = "ts", round = "us" }'))
     assert recorded_world(path).recorded.step_ns == 1_000  # type: ignore[union-attr]
     assert {row[0] % 1_000_000 for row in stored(recorded_world(path))} == {1_000}
+
+
+REPLAY = SCENARIO.replace("rate = 40", 'arrivals = "recorded", speed = 1_500')
+
+
+def test_ops_are_due_when_the_recording_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tsbench.scenario.time_order._PART_ROWS", 70)
+    town(tmp_path)
+    (tmp_path / "s.toml").write_text(REPLAY.replace("write = 10", "write = 1\nweight = 7"))
+    (cell,) = Scenario.load(tmp_path / "s.toml").expand()
+    assert (cell.points_of_an_op, cell.seconds) == (0.7, 2.0)
+    begin_ns = cell.loaded(cell.world_at()).end_ns
+    times = [row[0] for row in expected(rows()) if begin_ns <= row[0] < begin_ns + 2 * 1_500 * NS_PER_S]
+    assert len(times) > 50
+    numbers = [int(number * 0.7) for number in range(10_000) if int(number * 0.7) < len(times)]
+    assert cell.recorded_due_ns().tolist() == [round((times[number] - begin_ns) / 1_500) for number in numbers]
+    assert cell.drive.rate == len(numbers) / 2
+
+
+def test_a_recording_is_replayed_in_its_own_rhythm(tmp_path: Path) -> None:
+    made = [
+        {"ts": START + timedelta(seconds=second + number), "meter_id": f"M{meter:03}", "site": "s", "energy": 1.5,
+         "volts": 230.0, "errors": 0, "status": "OK", "mode": "run"}
+        for second in range(0, 2_000, 100) for number in range(10) for meter in range(12)
+    ]  # fmt: skip
+    town(tmp_path, MAPPING, pl.DataFrame(made))
+    text = REPLAY[: REPLAY.index("[[op]]\nquery")].replace("write = 10", "write = 5").replace("1_500", "100")
+    (tmp_path / "s.toml").write_text(text.replace("check =", "load = { share = 0.5 }\ncheck ="))
+    assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == 0
+    (summary,) = (tmp_path / "results").glob("*/*/summary.json")
+    seconds = pl.read_parquet(summary.parent / "ops.parquet")
+    counts = json.loads(summary.read_text())
+    assert counts["schedule"]["scheduled"] == 48  # of each 100 s, which are one, 120 points
+    assert counts["schedule"]["done"] == 48
+    assert len(seconds) > 0
 
 
 LOCUSTFILE = """

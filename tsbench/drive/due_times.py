@@ -63,6 +63,7 @@ class DueTimes:
         self._waiting: dict[int, int] = {}
         self._begun: dict[int, int] = {}
         self._is_exhausted = self._is_stopping = False
+        self._recorded_ns = spec.recorded_due_ns() if spec.drive.arrivals == "recorded" else None
         self.payload_wait_ns = 0
         """How long users waited for an encoded write in the measured window, all users together."""
 
@@ -78,7 +79,9 @@ class DueTimes:
             length = None if times.end_ns is None else times.end_ns - times.go_ns
             warmup_ns = times.start_ns - times.go_ns
             changes = tuple((warmup_ns + one.at, one.rate) for one in self._spec.event if one.rate is not None)
-            arrivals = Arrivals(self._drive.rate, self._drive.arrivals, self._spec.world.seed, length, changes)
+            arrivals = Arrivals(
+                self._drive.rate, self._drive.arrivals, self._spec.world.seed, length, changes, self._recorded_ns
+            )
             self._stripe = Stripe(arrivals, index=index, of=of)
         self._started.set()
 

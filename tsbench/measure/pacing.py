@@ -1,4 +1,4 @@
-"""The times at which ops are due in an open loop: a pure function of (rate, kind, seed, number).
+"""The times at which ops are due in an open loop: a pure function of (rate, kind, seed, number), or as recorded.
 
 Arrivals are distributed in stripes over the load processes. Latency is measured from these times and not from the
 moment a session became free, so that an op which had to wait behind a stall shows the wait (Tene's coordinated
@@ -17,23 +17,26 @@ from tsbench.units import NS_PER_S
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_NEVER_NS = 2**62
 BLOCK = 1024
 """Arrivals computed at a time. It is part of the definition of a Poisson schedule: changing it changes schedules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """A schedule of `rate_per_s` ops per second: evenly spaced (`constant`), or random (`poisson`).
+    """A schedule of `rate_per_s` ops per second: evenly spaced (`constant`), random (`poisson`), or `recorded`.
 
-    The gaps of a `poisson` schedule are exponentially distributed. Arrivals are due before `duration_ns`; None means
+    The gaps of a `poisson` schedule are exponentially distributed. A recorded one has the times in `recorded_ns`,
+    ascending, in ns from its start, and `rate_per_s` is their mean. Arrivals are due before `duration_ns`; None means
     that the schedule never ends. `changes` are later rates, each as (ns from the schedule's start, ops per second).
     """
 
     rate_per_s: float
-    kind: Literal["constant", "poisson"]
+    kind: Literal["constant", "poisson", "recorded"]
     seed: int
     duration_ns: int | None = None
     changes: tuple[tuple[int, float], ...] = ()
+    recorded_ns: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         for rate_per_s in (self.rate_per_s, *(rate for _, rate in self.changes)):
@@ -63,6 +66,11 @@ class Arrivals:
         `origin_ns` is the (unrounded) time of the last arrival before the block if the caller has it; without it a
         Poisson schedule adds up all earlier gaps. The shape is (BLOCK,).
         """
+        if self.recorded_ns is not None:
+            due_ns = np.full(BLOCK, self.duration_ns or _NEVER_NS, dtype=np.int64)
+            known = self.recorded_ns[block * BLOCK : (block + 1) * BLOCK]
+            due_ns[: len(known)] = known
+            return due_ns
         if self.kind == "constant":
             numbers = np.arange(block * BLOCK, (block + 1) * BLOCK, dtype=np.float64)
             return self._changed(numbers * (NS_PER_S / self.rate_per_s))

@@ -142,8 +142,11 @@ class DrivePart(Part):
     """Think time between two ops of a user in a closed loop: one duration, or [shortest, longest]."""
     rate: Annotated[float, Field(gt=0, le=MAX_RATE, allow_inf_nan=False)] | None = None
     """Ops per second of all processes together; an open loop needs it, a closed one refuses it."""
-    arrivals: Literal["constant", "poisson"] = "constant"
-    """Schedule of an open loop: evenly spaced, or with random gaps (exponential)."""
+    arrivals: Literal["constant", "poisson", "recorded"] = "constant"
+    """Schedule of an open loop: evenly spaced, with random gaps (exponential), or in the rhythm of a recording, whose
+    points set the rate."""
+    speed: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
+    """How many times as fast as it was recorded, with `arrivals = "recorded"`. Default: 1."""
     late_after: DurationNs = 10_000_000
     """An op of an open loop that starts later than this after it was due counts as late."""
     warmup: WarmupNs = 2 * units.NS_PER_S
@@ -177,7 +180,11 @@ class DrivePart(Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> DrivePart:
-        if self.loop == "open" and self.rate is None:
+        if self.loop == "closed" and self.arrivals == "recorded":
+            raise ValueError("arrivals = 'recorded' needs loop = 'open'; set that, or take arrivals out")
+        if self.speed is not None and self.arrivals != "recorded":
+            raise ValueError("speed belongs to arrivals = 'recorded'; set that, or take speed out")
+        if self.loop == "open" and self.rate is None and self.arrivals != "recorded":
             raise ValueError("loop = 'open' needs a rate in ops per second; add rate = 100, for example")
         if self.loop == "closed" and self.rate is not None:
             raise ValueError("a rate needs loop = 'open'; set that, or take the rate out")

@@ -11,6 +11,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tsbench import units
@@ -45,6 +46,7 @@ from tsbench.workload.world import World, case_of, layouts_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
 
 ROUND = "-round="
 """Part of a repeated cell's id before the number of its round."""
@@ -179,7 +181,62 @@ class RunSpec(Job):
         if not self.op:  # the writes of a bare locustfile are known only when it makes them
             return 10_000 if is_one else 1_000
         sizes = [op.write for op in self.op if op.write is not None]
+        if self.drive.arrivals == "recorded":  # points are written about when they are due
+            return block_points(sizes, 1)
         return block_points(sizes, 4_096 if is_one else 512)
+
+    @property
+    def points_of_an_op(self) -> float:
+        """Mean number of points that an op writes."""
+        return sum(op.weight * (op.write or 0) for op in self.op) / sum(op.weight for op in self.op)
+
+    @property
+    def seconds(self) -> float:
+        """Length of the warm-up and of the measured window."""
+        measured_ns = sum(step.duration for step in self.drive.steps) or self.drive.duration
+        return (self.drive.longest_warmup + measured_ns) / units.NS_PER_S
+
+    def recorded_due_ns(self) -> NDArray[np.int64]:
+        """Return when the ops of a run in its recording's rhythm are due, in ns from the first moment.
+
+        An op is due when the points that the ops before it write on average have been recorded.
+        """
+        world = self.world_at()
+        assert world.recorded is not None  # noqa: S101 - `paced` refuses other worlds
+        speed, begin_ns = self.drive.speed or 1.0, self.loaded(world).end_ns - world.later_ns
+        end_ns = begin_ns + round(self.seconds * speed * units.NS_PER_S)
+        times = world.recorded.times_ns(begin_ns, end_ns, every=self.points_of_an_op)
+        return np.rint((times - begin_ns) / speed).astype(np.int64)
+
+    def paced(self) -> RunSpec:
+        """Return the specification with the rate of its recording, if it has that rhythm.
+
+        Raises
+        ------
+        UserMistake
+            If it cannot have it.
+        """
+        if self.drive.arrivals != "recorded":
+            return self
+        world, wanted = self.world_at(), "drive.arrivals: 'recorded' needs "
+        if world.recorded is None:
+            raise UserMistake(f"{wanted}a use case with a recording; these points are simulated")
+        if self.drive.rate is not None or any(event.rate is not None for event in self.event):
+            raise UserMistake(f"{wanted}no rate, since the recording sets it; take rate out, and say speed")
+        if not self.writes:
+            raise UserMistake(f"{wanted}ops that write, of which the recording knows when; add write = POINTS")
+        left_s = (world.recorded.last_ns + 1 + world.later_ns - self.loaded(world).end_ns) / units.NS_PER_S
+        most = left_s / self.seconds
+        if most < (self.drive.speed or 1.0):
+            raise UserMistake(
+                f"drive.speed: {left_s:,.0f} s of the recording are left after the load, enough for a speed of "
+                f"{most:,.{0 if most >= 10 else 2}f} in the {self.seconds:g} s of warm-up and duration; lower it, or "
+                "load less"
+            )
+        if not (ops := len(self.recorded_due_ns())):
+            raise UserMistake("drive.speed: nothing was recorded in the time that would be replayed; raise it")
+        rate = ops / self.seconds
+        return self.model_copy(update={"drive": self.drive.model_copy(update={"rate": rate})})
 
     @property
     def kinds_with_gold(self) -> list[str]:
@@ -361,7 +418,7 @@ class Scenario:
         if len(cell.id) > matrix.MAX_ID:
             text = f"a cell's name would have {len(cell.id)} characters, more than {matrix.MAX_ID}"
             raise UserMistake(f"matrix: {text}; use case = [{{name = '...', ...}}] to name cells")
-        return cell
+        return cell.paced()
 
 
 def loaded_share(document: Mapping[str, Any]) -> Any:

@@ -191,14 +191,12 @@ def _expect_enough(spec: RunSpec, world: World) -> None:
     """Verify that the writes of an open loop, of which the number is known, do not run out of recorded points."""
     if world.recorded is None or spec.drive.rate is None or not spec.writes:
         return
-    later_ns = world.spec.start_ns - world.recorded.start_ns
-    left = world.recorded.rows_from(spec.loaded(world).end_ns - later_ns)
-    of_each = sum(op.weight * (op.write or 0) for op in spec.op) / sum(op.weight for op in spec.op)
-    seconds = (spec.drive.longest_warmup + measured_ns(spec)) / NS_PER_S
-    if (wanted := spec.drive.rate * of_each * seconds * 1.1) > left:
+    left = world.recorded.rows_from(spec.loaded(world).end_ns - world.later_ns)
+    if (wanted := spec.drive.rate * spec.points_of_an_op * spec.seconds * 1.1) > left:
         raise UserMistake(
-            f"drive.rate: about {wanted:,.0f} points are due in {seconds:g} s, and {left:,} of the recording are left "
-            "after the load; lower the rate, load less, or measure for a shorter time"
+            f"drive.{'rate' if spec.drive.speed is None else 'speed'}: about {wanted:,.0f} points are due in "
+            f"{spec.seconds:g} s, and {left:,} of the recording are left after the load; lower it, load less, or "
+            "measure for a shorter time"
         )
 
 

@@ -89,6 +89,17 @@ class Recorded:
             for name, column in columns.items()
         }
 
+    def times_ns(self, begin_ns: int, end_ns: int, *, every: float) -> NDArray[np.int64]:
+        """Return the time of each `every`-th point of a time range: of the 0th, and then as many points later."""
+        times, seen, number = [], 0, 0
+        for part, _, _ in self.points(begin_ns, end_ns):
+            last = -(-(seen + len(part)) // every)
+            rows = np.floor(np.arange(number, last) * every).astype(np.int64) - seen
+            times.append(part[rows[rows < len(part)]])
+            number += len(times[-1])
+            seen += len(part)
+        return np.concatenate(times) if times else np.empty(0, dtype=np.int64)
+
     def _part(self, number: int) -> Rows:
         import pyarrow as pa  # noqa: PLC0415 - of an extra
 

@@ -109,6 +109,11 @@ class World:
             self._shared[name] = Codes(codes_of, (*codes.values, ""))
 
     @property
+    def later_ns(self) -> int:
+        """How much later its points are than they were recorded; 0 for simulated ones."""
+        return 0 if self.recorded is None else self.spec.start_ns - self.recorded.start_ns
+
+    @property
     def key(self) -> str | None:
         """Name of the tag that queries choose and group by; None for a single series without tags."""
         return self.measurements[0].key
@@ -267,7 +272,7 @@ class World:
         self, recorded: Recorded, stream: int, first_tick: int, last_tick: int | None
     ) -> Iterator[PointColumns]:
         """Yield the recorded rows of a stream, sorted by time, as much later as the world begins later."""
-        spec, later_ns = self.spec, self.spec.start_ns - recorded.start_ns
+        spec, later_ns = self.spec, self.later_ns
         end_ns = None if last_tick is None else self.time_ns(last_tick) - later_ns
         for rows in recorded.points(self.time_ns(first_tick) - later_ns, end_ns):
             table = PointColumns(*rows)
