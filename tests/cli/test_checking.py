@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tests.cli.support import complaint, says
-from tests.scenario.test_own_data import MAPPING, QUERIES, recording, rows, town
+from tests.scenario.test_own_data import MAPPING, QUERIES, line, recording, rows, town
 from tsbench.cli.main import main
 from tsbench.scenario.use_case import read_use_case
 
@@ -128,3 +128,15 @@ def test_mistakes_are_one_line(
     monkeypatch.chdir(tmp_path)
     assert main(["check", *options]) == 2
     says(complaint(capsys.readouterr().err), why)
+
+
+def test_a_use_case_is_proposed_for_line_protocol_by_its_tags(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.lp").write_text("".join(map(line, rows(4, 80).to_dicts())))
+    assert main(["check", str(tmp_path / "x.lp"), "--out", str(tmp_path / "own.toml")]) == 0
+    says(
+        (tmp_path / "own.toml").read_text(), 'measurement = "meter"', 'tags = { meter_id = "meter_id", site = "site" }'
+    )
+    assert recording(tmp_path / "own.toml").rows == len(rows(4, 80))
+    capsys.readouterr()

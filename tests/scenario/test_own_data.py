@@ -125,6 +125,16 @@ def recorded_world(path: Path, **keys: object) -> World:
     return world(path, **{"scale": recording(path).series, **keys})
 
 
+def line(row: dict[str, Any]) -> str:
+    """Return a row as line protocol, beside a line of another measurement."""
+    volts = "" if row["volts"] is None else f"volts={row['volts']},"
+    mode = row["mode"].replace('"', '\\"')
+    site = row["site"].replace(" ", "\\ ")
+    head = f"meter,meter_id={row['meter_id']},site={site}"
+    fields = f'energy={row["energy"]},{volts}errors={row["errors"]}i,status="{row["status"]}",mode="{mode}"'
+    return f"{head} {fields} {int(row['ts'].timestamp())}000000000\nother,meter_id=x energy=1 1\n"
+
+
 def forget(place: Path) -> None:
     """Take away what was prepared, as on another machine."""
     shutil.rmtree(place / "cache")
@@ -174,6 +184,7 @@ def test_every_row_is_a_point_whatever_the_form_of_the_file(tmp_path: Path) -> N
         ("kwh", Kind.FLOAT, False), ("volts", Kind.FLOAT, True), ("errors", Kind.INT, False), ("ok", Kind.BOOL, False),
         ("mode", Kind.TEXT, False),
     ]  # fmt: skip
+    (tmp_path / "meters.lp.gz").write_bytes(gzip.compress("".join(map(line, frame.to_dicts())).encode()))
     (tmp_path / "more.csv.gz").write_bytes(gzip.compress((tmp_path / "meters.csv").read_bytes()))
     frame.write_parquet(tmp_path / "more.parquet")
     local = frame.with_columns(pl.col("ts").dt.convert_time_zone("Europe/Berlin").dt.strftime("%d.%m.%Y %H:%M:%S"))
@@ -184,6 +195,7 @@ def test_every_row_is_a_point_whatever_the_form_of_the_file(tmp_path: Path) -> N
     for name, time in (
         ("more.csv.gz", '"ts"'),
         ("more.parquet", '"ts"'),
+        ("meters.lp.gz", '"time"'),
         ("numbers.csv", '"ts"'),
         ("numbers.csv", '{ column = "ts", unit = "ms" }'),
         ("local.csv", '{ column = "ts", zone = "Europe/Berlin", repeated = "earliest" }'),
@@ -634,3 +646,34 @@ def test_a_locustfile_writes_on_where_the_load_ended_and_stops_with_the_recordin
         cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False,
     )  # fmt: skip
     assert "--scale: the recording has 12 series, not 7; take it out" in made.stderr
+
+
+def test_lines_may_lack_fields_and_are_named_if_they_are_none(tmp_path: Path) -> None:
+    text = MAPPING[: MAPPING.index("site =") - 2].replace("meters.csv", "x.lp").replace('"ts"', '"time"') + " }\n"
+    path = town(tmp_path, text + '[recording.fields]\na = "a"\nb = "b"\nc = { column = "c", default = "none" }\n')
+    good = [
+        "meter,meter_id=m a=1 1000000000",
+        "meter,meter_id=m a=2.5,b=3i 2000000000",
+        'meter,meter_id=m a=3,c="x" 3000000000',
+    ]
+    (tmp_path / "x.lp").write_text("# DDL\n" + "\n".join(good))
+    of = recorded_world(path)
+    assert [row[1:] for row in stored(of)] == [("m", 1.0, None, "none"), ("m", 2.5, 3.0, "none"), ("m", 3.0, None, "x")]
+    for odd, why in (
+        ("meter,meter_id=m a=1", "x.lp: line 5: it has no time"),
+        ("meter,meter_id=m a=abc 4000000000", "x.lp: line 5: a is abc, which is no number"),
+        ("meter,meter_id=m,a=1 a=1 4000000000", "line 5: 'a' is a tag and a field"),
+        ('meter,meter_id=m a="1" 4000000000', "x.lp: a has values of several types (float and str)"),
+        ("meter,meter_id=m b=1 4000000000", "each field lacks a value somewhere"),
+    ):
+        (tmp_path / "x.lp").write_text("# DDL\n" + "\n".join([*good, odd]))
+        if "each field" in why:  # the third has a default
+            path.write_text(
+                path.read_text().replace('{ column = "c", default = "none" }', '"b"').replace("c =", "b2 =")
+            )
+        with pytest.raises(UserMistake) as refused:
+            read_use_case(path)
+        says(str(refused.value), why)
+    (tmp_path / "x.lp").write_text("other a=1 1\n")
+    with pytest.raises(UserMistake, match="has no lines of the measurement 'meter'"):
+        read_use_case(path)

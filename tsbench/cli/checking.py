@@ -21,8 +21,15 @@ if TYPE_CHECKING:
     from tsbench.workload.world import World
 
 
+_ROWS = 200_000
+"""Rows by which a use case is proposed."""
+
+
 def check(
-    file: Annotated[Path, typer.Argument(help="A use case (.toml), or recorded CSV (.gz or .zst, too) or Parquet.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="A use case (.toml), or recorded CSV, line protocol or Parquet."),
+    ],
     out: Annotated[
         Path | None, typer.Option(help="Use case to write for a recording, such as town.toml; else it is printed.")
     ] = None,
@@ -65,13 +72,16 @@ def _propose(
     """Write or print a use case for a recording."""
     require("polars", "files")
     from tsbench.scenario.learning import mapped
+    from tsbench.scenario.recorded_files import is_lines, measurement_and_tags
     from tsbench.scenario.recording import read, recording
 
     if out is not None and out.suffix != ".toml":
         raise UserMistake(f"--out {out}: a use case is a .toml file")
     if out is not None and out.exists() and not force:
         raise UserMistake(f"--out {out} exists; give another name, or --force")
-    given = recording(read(file, 200_000), time=time, key=key, tags=tags, zone=zone)
+    frame = read(file, _ROWS)
+    lines = measurement_and_tags(file, _ROWS) if is_lines(file) and key is None else None
+    given = recording(frame, time=time, key=key, tags=tags, zone=zone, lines=lines)
     text = mapped(file, given, zone)
     if out is None:
         stdout.print(text, markup=False, highlight=False, soft_wrap=True, end="")

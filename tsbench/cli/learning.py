@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def learn(
-    file: Annotated[Path, typer.Argument(help="CSV (.gz or .zst, too) or Parquet, with names of columns.")],
+    file: Annotated[Path, typer.Argument(help="CSV or line protocol (.gz or .zst, too), or Parquet.")],
     out: Annotated[
         Path | None, typer.Option(help="Use case to write, such as meters.toml; else it is printed.")
     ] = None,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tsbench.encode.line_grammar import unescaped
 from tsbench.model import Field, Kind
 from tsbench.run.file_letters import EXACT, Letters, Odd
-from tsbench.run.line_grammar import unescaped
 from tsbench.run.point_files import Lines, read_lines
 
 if TYPE_CHECKING:

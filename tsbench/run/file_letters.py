@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from tsbench.encode.line_grammar import MOST_TIME_NS, is_number, is_time
 from tsbench.encode.text_columns import TextPart, Texts
-from tsbench.run.line_grammar import MOST_TIME_NS, is_number, is_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

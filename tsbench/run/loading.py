@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tsbench.encode.line_grammar import parse, unescaped
 from tsbench.errors import Broken
 from tsbench.model import Field, Measurement, OpError, Verdict
 from tsbench.run import assessment, cleanup, preparation
@@ -25,7 +26,6 @@ from tsbench.run.file_columns import Points, outline, read_points
 from tsbench.run.file_letters import Odd
 from tsbench.run.file_tables import Refused, Tables
 from tsbench.run.lifecycle import first_session, naming_death, real_parts, run_steps
-from tsbench.run.line_grammar import parse, unescaped
 from tsbench.run.point_files import Lines, good_part, not_a_line, opened
 from tsbench.run.preparation import create, expect_plausible
 from tsbench.scenario.spec import FileSpec, RunSpec
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from tsbench.encode.line_grammar import ParsedLine
     from tsbench.model import WriteMode
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import Summary
     from tsbench.run.lifecycle import Parts
-    from tsbench.run.line_grammar import ParsedLine
     from tsbench.run.phases import Phases, Progress
     from tsbench.run.time_limits import LimitedSession, Limits
     from tsbench.targets.base import Command, Schema

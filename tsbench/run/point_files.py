@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tsbench.encode.line_grammar import NotALine, is_skipped, parse, why_no_line
 from tsbench.errors import Broken, UserMistake, require
-from tsbench.run.line_grammar import NotALine, is_skipped, parse, why_no_line
 from tsbench.text import printable, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from io import FileIO
 
-    from tsbench.run.line_grammar import ParsedLine
+    from tsbench.encode.line_grammar import ParsedLine
 
 _BLOCK = 1 << 20
 _PIPE_BYTES = 1 << 20

@@ -174,7 +174,7 @@ def mapped(path: Path, of: Recording, zone: str) -> str:
         "",
         "[recording]",
         f"file = {_quoted(path.name)}",
-        f"measurement = {_quoted(names.of(path.name.split('.')[0]))}",
+        f"measurement = {_quoted(of.measurement or names.of(path.name.split('.')[0]))}",
         f"time = {_toml(time)}",
         f"tags = {_toml({name: columns[0] if len(columns) == 1 else columns for name, columns in tags.items()})}",
         "",

@@ -21,6 +21,8 @@ from tsbench.units import NS_PER_S
 from tsbench.workload.recording import POINTS, SERIES
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import NDArray
 
     from tsbench.scenario.own_data import FieldColumn, RecordingPart
@@ -50,7 +52,9 @@ def prepared(part: RecordingPart, scratch: Path) -> tuple[Path, dict[str, Any]]:
         except _WidenedError as error:
             columns = columns.widened(error.name)
     if not rows.times:
-        raise UserMistake(f"{part.files[0]}: has no rows")
+        lines = f"lines of the measurement '{part.measurement}'"
+        what = lines if recorded_files.is_lines(Path(part.files[0])) else "rows"
+        raise UserMistake(f"{part.files[0]}: has no {what}")
     if all(one.lacks for one in columns.fields):
         raise UserMistake(
             f"{part.files[0]}: each field lacks a value somewhere; one has to be in each row: give it a default"
@@ -157,10 +161,10 @@ class _FieldColumn:
         if given.dtype.is_nested() or given.dtype.is_temporal():
             kind = "a list or a structure" if given.dtype.is_nested() else "a time"
             raise UserMistake(f"recording.fields.{self.name}: column '{self.part.column}' is {kind}; take it out")
-        if isinstance(given.dtype, (pl.Categorical, pl.Enum)):
-            given = given.cast(pl.String)
         if self.kind is None:
             self.kind = _kind_of(given, self.part)
+        if isinstance(given.dtype, (pl.Categorical, pl.Enum)):
+            given = given.cast(pl.String)
         if self.kind is Kind.BOOL:
             made = self._flags(given)
         elif self.kind is Kind.TEXT:
@@ -246,6 +250,7 @@ class _FieldColumn:
 
 
 def _kind_of(given: pl.Series, part: FieldColumn) -> Kind:
+    """Return the kind of a field: as its keys say, else that of its first values."""
     if part.type is not None:
         return Kind(part.type)
     if part.true is not None:
@@ -253,14 +258,12 @@ def _kind_of(given: pl.Series, part: FieldColumn) -> Kind:
     if not given.count():
         given = pl.Series([part.default])
     made = recorded_files.typed(given)
-    if made.dtype == pl.Boolean:
-        return Kind.BOOL
-    if made.dtype.is_integer():
-        return Kind.INT
     if made.dtype == pl.String:  # a text among numbers is a mistake, a number among texts is none
         are_numbers = recorded_files.numbers(given, pl.Float64).count() > given.count() / 2
         return Kind.FLOAT if are_numbers or not given.count() else Kind.TEXT
-    return Kind.FLOAT
+    if isinstance(made.dtype, (pl.Categorical, pl.Enum)):
+        return Kind.TEXT
+    return Kind.BOOL if made.dtype == pl.Boolean else Kind.INT if made.dtype.is_integer() else Kind.FLOAT
 
 
 def _unfit(text: str) -> str:
@@ -287,6 +290,8 @@ class _Nulls:
 
     def without(self, column: pl.Series) -> pl.Series:
         """Return the column with nulls in place of these values."""
+        if isinstance(column.dtype, (pl.Categorical, pl.Enum)):
+            return column.set(column.cast(pl.String).is_in(self.texts).fill_null(value=False), None)
         if column.dtype == pl.String:
             lacking = column.is_in(self.texts)
             if self.numbers:
@@ -403,8 +408,14 @@ def _rows(part: RecordingPart, columns: _Columns, out: Path) -> UnsortedRows:
     with pa.OSFile(str(out), "wb") as file:
         for path in part.files:
             before = 0
-            for frame in recorded_files.frames(Path(path)):
-                _expect_columns(part, frame, path)
+            known: set[str] = set()
+            for given in recorded_files.frames(Path(path), part.measurement):
+                known |= {*given.columns}
+                frame = given
+                if recorded_files.is_lines(Path(path)):  # in which not every line has every field
+                    lacking = {column for _, column in part.columns()} - {*given.columns}
+                    frame = given.with_columns(pl.lit(None).alias(column) for column in lacking)
+                _expect_columns(part, frame.columns, path)
                 batch, skipped = _batch(part, columns, frame, _Where(path, before))
                 before += len(frame)
                 rows.skipped += skipped
@@ -414,17 +425,16 @@ def _rows(part: RecordingPart, columns: _Columns, out: Path) -> UnsortedRows:
                     writer = pa.ipc.new_file(file, batch.schema)
                 rows.add(batch.column(0).to_numpy())
                 writer.write_batch(batch)
+            _expect_columns(part, known, path)
         if writer is not None:
             writer.close()
     return rows
 
 
-def _expect_columns(part: RecordingPart, frame: pl.DataFrame, path: str) -> None:
+def _expect_columns(part: RecordingPart, known: Collection[str], path: str) -> None:
     for key, column in part.columns():
-        if column not in frame.columns:
-            raise UserMistake(
-                f"{path}: recording.{key}: there is no column '{column}'; {suggestion(column, frame.columns)}"
-            )
+        if column not in known and known:
+            raise UserMistake(f"{path}: recording.{key}: there is no column '{column}'; {suggestion(column, known)}")
 
 
 def _batch(part: RecordingPart, columns: _Columns, frame: pl.DataFrame, where: _Where) -> tuple[Any, int]:
@@ -458,7 +468,8 @@ def _times(part: RecordingPart, columns: _Columns, column: pl.Series, where: _Wh
     """Return times in ns, null where a row has none."""
     given = columns.nulls.without(column)
     asked, repeated = part.time, "null" if part.time.repeated == "refuse" else part.time.repeated
-    columns.unit_ns = columns.unit_ns or (_UNITS_NS[asked.unit] if asked.unit else 0)
+    is_lines = recorded_files.is_lines(Path(where.path))
+    columns.unit_ns = columns.unit_ns or (_UNITS_NS[asked.unit] if asked.unit else int(is_lines))
     try:
         made = recorded_files.times(given, asked.zone, unit_ns=columns.unit_ns, repeated=repeated)
         if (at := recorded_files.first_odd(given, made)) is not None:

@@ -1,10 +1,11 @@
-"""Rows of recorded data from CSV and Parquet, as frames, and their times."""
+"""Rows of recorded data from CSV, Parquet and line protocol, as frames, and their times."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from tsbench.encode import line_grammar
 from tsbench.errors import UserMistake, one_line, require
 
 if TYPE_CHECKING:
@@ -24,28 +26,34 @@ NULLS = ("", "NA", "NaN", "nan", "null", "NULL", "None")
 ROWS = 131_072
 """Rows of a frame, about."""
 _COMPRESSED = (".gz", ".zst")
-_CSV = {".csv", ".tsv", ".txt"}
+_CSV, _LINES = {".csv", ".tsv", ".txt"}, {".lp", ".line"}
 _NUMBER = r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?"
 _UNITS = ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3), (float("inf"), 1))
 """Numbers below which a time is in seconds, ms, us or ns: the years 1973 to 5138 in each."""
 
 
-def frames(path: Path) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a file, some at a time; columns of CSV are texts, with spaces around values taken away.
+def frames(path: Path, measurement: str = "") -> Iterator[pl.DataFrame]:
+    """Yield the rows of a file, some at a time.
+
+    Columns of CSV are texts, without spaces around values; in files whose values have types, texts are categories.
+    Of line protocol only the lines of one `measurement` are rows, without a name those of the first one.
 
     Raises
     ------
     UserMistake
-        If it is neither CSV nor Parquet, or damaged.
+        If it is of no form that is read, or damaged.
     """
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    kind = next((suffix for suffix in reversed(suffixes) if suffix not in _COMPRESSED), "")
+    kind = _kind(path)
     if not path.is_file():
         raise UserMistake(f"{path}: there is no such file")
-    if kind != ".parquet" and kind not in _CSV:
-        raise UserMistake(f"{path}: is neither .csv (.gz or .zst, too) nor .parquet; it is '{kind or path.name}'")
+    if kind != ".parquet" and kind not in _CSV | _LINES:
+        said = "is neither .csv, .lp (line protocol; both with .gz or .zst, too) nor .parquet"
+        raise UserMistake(f"{path}: {said}; it is '{kind or path.name}'")
     try:
-        yield from _parquet(path) if kind == ".parquet" else _csv(path)
+        if kind in _CSV:
+            yield from _csv(path)
+        else:
+            yield from _parquet(path) if kind == ".parquet" else _lines(path, measurement)
     except (pa.ArrowException, pl.exceptions.PolarsError, csv.Error, OSError, EOFError, ValueError) as error:
         raise UserMistake(f"{path}: {one_line(error)[:200]}") from None
 
@@ -53,7 +61,79 @@ def frames(path: Path) -> Iterator[pl.DataFrame]:
 def _parquet(path: Path) -> Iterator[pl.DataFrame]:
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(batch_size=ROWS):
-            yield cast("pl.DataFrame", pl.from_arrow(batch))
+            yield cast("pl.DataFrame", pl.from_arrow(batch)).with_columns(pl.col(pl.String).cast(pl.Categorical))
+
+
+def _kind(path: Path) -> str:
+    """Return the suffix of a file's name that says its form."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return next((suffix for suffix in reversed(suffixes) if suffix not in _COMPRESSED), "")
+
+
+def is_lines(path: Path) -> bool:
+    """Return whether a file has line protocol, whose times are in ns."""
+    return _kind(path) in _LINES
+
+
+def measurement_and_tags(path: Path, lines: int) -> tuple[str, list[str]]:
+    """Return the measurement of the first line of line protocol, and the tags that it has in the first lines."""
+    with _opened(path) as file:
+        bare = (line.rstrip(b"\r\n") for line in islice(file, lines))
+        parts = [line_grammar.parts_of(line).head for line in bare if not line_grammar.is_skipped(line)]
+    heads = [line_grammar.parsed_head(head) for head in dict.fromkeys(parts)]
+    name = heads[0][0]
+    return name, [*dict.fromkeys(tag for own, tags in heads for tag in tags if own == name)]
+
+
+def _lines(path: Path, measurement: str) -> Iterator[pl.DataFrame]:
+    """Yield the lines of a measurement: `time`, its tags, and its fields."""
+    rows: list[dict[str, Any]] = []
+    with _opened(path) as file:
+        for number, line in enumerate(file, 1):
+            bare = line.rstrip(b"\r\n")
+            if line_grammar.is_skipped(bare):
+                continue
+            try:
+                name, row = _row(bare)
+            except line_grammar.NotALine as why:
+                raise UserMistake(f"{path}: line {number:,}: {why}") from None
+            measurement = measurement or name
+            if name == measurement:
+                rows.append(row)
+            if len(rows) == ROWS:
+                yield _frame(path, rows)
+                rows = []
+    if rows:
+        yield _frame(path, rows)
+
+
+def _row(line: bytes) -> tuple[str, dict[str, Any]]:
+    """Return a line's measurement, and its time, tags and fields by name."""
+    parts = line_grammar.parts_of(line)
+    name, tags = line_grammar.parsed_head(parts.head)
+    row: dict[str, Any] = {"time": parts.time_ns, **tags}
+    for own, value in zip(parts.names, parts.values, strict=True):
+        if own in row:
+            raise line_grammar.NotALine(f"'{own}' is a tag and a field, or called as the time; rename one")
+        row[own] = line_grammar.value_of(own, value)
+    return name, row
+
+
+def _frame(path: Path, rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """Return rows as columns; whole numbers are floats in a column that has others, too."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = []
+    for name in names:
+        values = [row.get(name) for row in rows]
+        kinds = {type(value) for value in values if value is not None}
+        if kinds == {int, float}:
+            values = [None if value is None else float(value) for value in values]
+        elif len(kinds) > 1:
+            said = " and ".join(sorted(kind.__name__ for kind in kinds))
+            raise UserMistake(f"{path}: {name} has values of several types ({said}); a field of a database has one")
+        column = pl.Series(name, values)
+        columns.append(column.cast(pl.Categorical) if column.dtype == pl.String else column)
+    return pl.DataFrame(columns)
 
 
 def _csv(path: Path) -> Iterator[pl.DataFrame]:
@@ -162,6 +242,8 @@ def times(column: pl.Series, zone: str, *, unit_ns: int = 0, repeated: str = "ea
     ValueError
         If the zone is unknown.
     """
+    if isinstance(column.dtype, pl.Categorical):
+        column = column.cast(pl.String)
     if column.dtype == pl.String:
         column = _as_numbers(column)
     if column.dtype.is_numeric():

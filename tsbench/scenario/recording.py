@@ -43,6 +43,8 @@ class Recording:
     tags: tuple[str, ...]
     fields: tuple[str, ...]
     dropped: int
+    measurement: str = ""
+    """That of line protocol."""
 
 
 def read(path: Path, rows: int) -> pl.DataFrame:
@@ -51,17 +53,18 @@ def read(path: Path, rows: int) -> pl.DataFrame:
     Raises
     ------
     UserMistake
-        If it is neither CSV nor Parquet, or damaged.
+        If it is of no form that is read, or damaged.
     """
     parts: list[pl.DataFrame] = []
     for frame in recorded_files.frames(path):
-        parts.append(frame)
+        parts.append(frame)  # of line protocol maybe with other columns
         if sum(map(len, parts)) >= rows:
             break
     if not parts:
         raise UserMistake(f"{path}: has no rows")
-    whole = pl.concat(parts).head(rows)
+    whole = pl.concat(parts, how="diagonal_relaxed").head(rows)
     texts = [name for name, dtype in whole.schema.items() if dtype == pl.String]
+    whole = whole.with_columns(pl.col(pl.Categorical).cast(pl.String))
     whole = whole.with_columns(
         pl.when(pl.col(name).is_in(recorded_files.NULLS)).then(None).otherwise(pl.col(name)).alias(name)
         for name in texts
@@ -70,7 +73,13 @@ def read(path: Path, rows: int) -> pl.DataFrame:
 
 
 def recording(
-    frame: pl.DataFrame, *, time: str | None = None, key: str | None = None, tags: Sequence[str] = (), zone: str = "UTC"
+    frame: pl.DataFrame,
+    *,
+    time: str | None = None,
+    key: str | None = None,
+    tags: Sequence[str] = (),
+    zone: str = "UTC",
+    lines: tuple[str, list[str]] | None = None,
 ) -> Recording:
     """Return the rows of a file as a recording; columns that are not named are guessed from names, types and values.
 
@@ -83,6 +92,8 @@ def recording(
         if name is not None and name not in frame.columns:
             raise UserMistake(f"{option}: there is no column '{name}'; {suggestion(name, frame.columns)}")
     time = time or _time_column(frame)
+    if lines is not None:
+        return _of_lines(frame, time, *lines)
     count = len(frame)
     frame = frame.with_columns(_times(frame[time], zone).alias(TIME)).drop_nulls(TIME)
     if frame.is_empty():
@@ -107,6 +118,18 @@ def recording(
     return Recording(
         frame, time, (*names,), names[0] if len(names) == 1 else "", tuple(steady), fields, count - len(frame)
     )
+
+
+def _of_lines(frame: pl.DataFrame, time: str, measurement: str, tags: list[str]) -> Recording:
+    """Return lines of a measurement as a recording: the key is the tag that determines the series, or all tags are."""
+    frame = frame.rename({time: TIME})
+    whole = [name for name in tags if not frame[name].null_count() and _doubled(frame, [name]) <= _MAY_DOUBLE]
+    names = whole[:1] or tags
+    series = pl.concat_str(names, separator=" ", ignore_nulls=True) if names else pl.lit("all")
+    frame = frame.with_columns(series.alias(SERIES)).sort(SERIES, TIME)
+    fields = tuple(name for name in frame.columns if name not in {TIME, SERIES, *tags})
+    others = tuple(name for name in tags if [name] != names)
+    return Recording(frame, time, (*names,), names[0] if len(names) == 1 else "", others, fields, 0, measurement)
 
 
 def _is_text(column: pl.Series) -> bool:

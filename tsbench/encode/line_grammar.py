@@ -1,6 +1,6 @@
 """The grammar of line protocol: InfluxDB's own, with a time.
 
-`tests/run/test_line_grammar.py` asks InfluxDB 1.8 and 2.7 which lines they take, and names the differences that are
+`tests/encode/test_line_grammar.py` asks InfluxDB 1.8 and 2.7 which lines they take, and names the differences that are
 meant. In names and tags a backslash escapes a comma, an equals sign and a space, and is itself anywhere else.
 """
 
@@ -174,6 +174,16 @@ def kind_of(name: str, value: bytes) -> Kind:
     if re.fullmatch(rb"\d+u", value):
         raise NotALine(f"{name} is {text}, an unsigned integer, which is not read; write {text[:-1]}i")
     raise NotALine(f"{name} is {text}, which is no number")
+
+
+def value_of(name: str, value: bytes) -> float | bool | str:
+    """Return a field's value; raises `NotALine` if it is none."""
+    kind = kind_of(name, value)
+    if kind is Kind.TEXT:
+        return re.sub(r'\\(["\\])', r"\1", value[1:-1].decode())
+    if kind is Kind.BOOL:
+        return bool(_FLAGS[value])
+    return int(value[:-1]) if kind is Kind.INT else float(value)
 
 
 def numbers_of(values: Sequence[bytes], kind: Kind) -> NDArray[Any] | None:
