@@ -13,12 +13,12 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
+from tsbench.encode.file_columns import of_lines
 from tsbench.encode.line_grammar import NotALine, kind_of, numbers_of, parse, parsed_head, why_no_line
+from tsbench.encode.point_files import Lines, opened, read_lines
 from tsbench.errors import Broken
 from tsbench.model import Kind
-from tsbench.run.file_columns import of_lines
 from tsbench.run.file_tables import Refused, Tables
-from tsbench.run.point_files import Lines, opened, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

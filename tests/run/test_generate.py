@@ -21,9 +21,9 @@ import zstandard
 
 from tests.drive.support import document, run
 from tsbench.encode import line_protocol, pgcopy
+from tsbench.encode.point_files import opened
 from tsbench.errors import Broken, UserMistake
 from tsbench.run.generate import generate, loaded_by, output
-from tsbench.run.point_files import opened
 from tsbench.scenario.spec import Scenario
 from tsbench.targets.pgwire.login import parameters
 from tsbench.workload.world import World, WorldSpec

@@ -118,7 +118,7 @@ _LIKELY_NS = range(315_532_800 * units.NS_PER_S, 4_102_444_800 * units.NS_PER_S)
 
 def _points_of(file: str, limit: int | None, precision: str) -> FilePart:
     """Return the part of a specification that names a file of points; refuse formats that are not read."""
-    from tsbench.run.point_files import expect_points
+    from tsbench.encode.point_files import expect_points
     from tsbench.scenario.spec import FilePart
 
     unit_ns, first = _UNITS_NS[precision], expect_points(file)
@@ -168,9 +168,9 @@ def query(
     from itertools import chain
 
     from tsbench.cli.progress import CellProgress
+    from tsbench.encode.point_files import opened
     from tsbench.run import peer_queries
     from tsbench.run.asking import How, ask, read_queries
-    from tsbench.run.point_files import opened
     from tsbench.scenario.spec import FilePart, FileSpec, RunSpec
     from tsbench.targets import registry
 
@@ -236,9 +236,9 @@ def validate(
     """Compare each database's answers with gold, computed from the world that the file names."""
     from itertools import islice
 
+    from tsbench.encode.point_files import opened
     from tsbench.run.asking import are_of_another_world, read_queries
     from tsbench.run.asking import validate as compared
-    from tsbench.run.point_files import opened
     from tsbench.run.time_limits import Limits
     from tsbench.targets import registry
     from tsbench.workload.query_files import line_of

@@ -17,6 +17,7 @@ from tsbench.check.comparison import canonical, forms_of
 from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
 from tsbench.clock import Timebase
+from tsbench.encode.point_files import read_lines
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.bottleneck import threads_bound
 from tsbench.measure.error_texts import ErrorTexts
@@ -34,7 +35,6 @@ from tsbench.run import assessment, cleanup, preparation
 from tsbench.run.assessment import Findings
 from tsbench.run.lifecycle import first_session, naming_death, real_parts, run_steps
 from tsbench.run.measurement import by_kind, failed, write_seconds
-from tsbench.run.point_files import read_lines
 from tsbench.scenario.parts import WorldPart
 from tsbench.targets.base import Unsupported
 from tsbench.targets.session import MEANT

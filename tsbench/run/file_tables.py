@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tsbench.encode.file_columns import Points, PointTable
 from tsbench.encode.line_grammar import MOST_TIME_NS, NotALine, is_skipped, kind_of, numbers_of, parsed_head, parts_of
+from tsbench.encode.point_files import Lines
 from tsbench.model import Batch, Codes, Field, Kind, Measurement
-from tsbench.run.file_columns import Points, PointTable
-from tsbench.run.point_files import Lines
 from tsbench.text import printable, shortened
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from tsbench.encode.file_columns import Columns
     from tsbench.encode.line_grammar import ParsedLine
-    from tsbench.run.file_columns import Columns
 
 
 class Refused(Exception):  # noqa: N818 - names what happened

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from tsbench.encode.formats import FORMATS
+from tsbench.encode.point_files import enlarge
 from tsbench.errors import Broken, UserMistake, require
-from tsbench.run.point_files import enlarge
 from tsbench.text import listed
 from tsbench.workload.world import World
 

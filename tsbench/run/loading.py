@@ -6,7 +6,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tsbench.encode.file_columns import Points, outline, read_points
+from tsbench.encode.file_letters import Odd
 from tsbench.encode.line_grammar import parse, unescaped
+from tsbench.encode.point_files import Lines, good_part, not_a_line, opened
 from tsbench.errors import Broken
 from tsbench.model import Field, Measurement, OpError, Verdict
 from tsbench.run import assessment, cleanup, preparation
@@ -22,11 +25,8 @@ from tsbench.run.bulk_load import (
     mixed_batches,
     store,
 )
-from tsbench.run.file_columns import Points, outline, read_points
-from tsbench.run.file_letters import Odd
 from tsbench.run.file_tables import Refused, Tables
 from tsbench.run.lifecycle import first_session, naming_death, real_parts, run_steps
-from tsbench.run.point_files import Lines, good_part, not_a_line, opened
 from tsbench.run.preparation import create, expect_plausible
 from tsbench.scenario.spec import FileSpec, RunSpec
 from tsbench.text import short_path

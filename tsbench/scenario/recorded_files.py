@@ -14,12 +14,16 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from tsbench.encode import line_grammar
-from tsbench.errors import UserMistake, one_line, require
+from tsbench.encode.file_columns import Points, read_points
+from tsbench.encode.point_files import opened
+from tsbench.errors import Broken, UserMistake, one_line, require
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import BinaryIO
+
+    from tsbench.encode.file_columns import PointTable
 
 NULLS = ("", "NA", "NaN", "nan", "null", "NULL", "None")
 """Texts that stand for a value that is lacking."""
@@ -56,6 +60,8 @@ def frames(path: Path, measurement: str = "") -> Iterator[pl.DataFrame]:
             yield from _parquet(path) if kind == ".parquet" else _lines(path, measurement)
     except (pa.ArrowException, pl.exceptions.PolarsError, csv.Error, OSError, EOFError, ValueError) as error:
         raise UserMistake(f"{path}: {one_line(error)[:200]}") from None
+    except Broken as error:  # of line protocol, whose reader speaks of what was stored
+        raise UserMistake(f"{path}: {str(error).partition('; ')[0]}") from None
 
 
 def _parquet(path: Path) -> Iterator[pl.DataFrame]:
@@ -87,24 +93,40 @@ def measurement_and_tags(path: Path, lines: int) -> tuple[str, list[str]]:
 
 def _lines(path: Path, measurement: str) -> Iterator[pl.DataFrame]:
     """Yield the lines of a measurement: `time`, its tags, and its fields."""
-    rows: list[dict[str, Any]] = []
-    with _opened(path) as file:
-        for number, line in enumerate(file, 1):
-            bare = line.rstrip(b"\r\n")
-            if line_grammar.is_skipped(bare):
+    with opened(str(path)) as blocks:
+        for part in read_points(blocks, ROWS, columns=True):
+            if isinstance(part, Points):
+                heads = [line_grammar.parsed_head(head) for head in part.heads]
+                measurement = measurement or heads[0][0]
+                for table in part.tables:
+                    if table.name == measurement:
+                        yield _table(path, part, table, [tags for _, tags in heads])
                 continue
-            try:
-                name, row = _row(bare)
-            except line_grammar.NotALine as why:
-                raise UserMistake(f"{path}: line {number:,}: {why}") from None
-            measurement = measurement or name
-            if name == measurement:
-                rows.append(row)
-            if len(rows) == ROWS:
+            rows = []
+            for number, line in enumerate(part.split(), part.first):
+                if line_grammar.is_skipped(line):
+                    continue
+                try:
+                    name, row = _row(line)
+                except line_grammar.NotALine as why:
+                    raise UserMistake(f"{path}: line {number:,}: {why}") from None
+                measurement = measurement or name
+                if name == measurement:
+                    rows.append(row)
+            if rows:
                 yield _frame(path, rows)
-                rows = []
-    if rows:
-        yield _frame(path, rows)
+
+
+def _table(path: Path, points: Points, table: PointTable, heads: Sequence[Mapping[str, str]]) -> pl.DataFrame:
+    """Return points that were read by columns, whose tags `heads` have."""
+    of_row = pl.Series(points.head_of[table.rows])
+    own = [heads[number] for number in of_row.unique()]
+    tags = dict.fromkeys(tag for one in own for tag in one)
+    if twice := next((name for name in ("time", *tags) if name in table.columns), None):
+        raise UserMistake(f"{path}: '{twice}' is a tag and a field, or called as the time; rename one")
+    texts = {name: pl.Series([one.get(name) for one in heads], dtype=pl.Categorical).gather(of_row) for name in tags}
+    columns = {name: pl.Series(values, nan_to_null=True) for name, values in table.columns.items()}
+    return pl.DataFrame({"time": table.time_ns, **texts, **columns})
 
 
 def _row(line: bytes) -> tuple[str, dict[str, Any]]:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tsbench.encode.file_letters import EXACT, Letters, Odd
 from tsbench.encode.line_grammar import unescaped
+from tsbench.encode.point_files import Lines, read_lines
 from tsbench.model import Field, Kind
-from tsbench.run.file_letters import EXACT, Letters, Odd
-from tsbench.run.point_files import Lines, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from tsbench.run.file_letters import ParsedNumbers, Places
+    from tsbench.encode.file_letters import ParsedNumbers, Places
 
 Columns: TypeAlias = "dict[str, NDArray[Any]]"
 

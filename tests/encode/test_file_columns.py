@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tsbench.encode import file_columns
+from tsbench.encode.file_columns import Points, outline, read_points
+from tsbench.encode.point_files import Lines
 from tsbench.errors import Broken
 from tsbench.model import WriteMode
-from tsbench.run import file_columns
-from tsbench.run.file_columns import Points, outline, read_points
 from tsbench.run.file_tables import Tables
 from tsbench.run.loading import FileSource
-from tsbench.run.point_files import Lines
 from tsbench.targets import registry
 
 if TYPE_CHECKING:
