@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 import pytest
+import zstandard
 
 from tests.cli.support import complaint, says
 from tests.scenario.test_use_case import MARKS, world
@@ -186,6 +188,7 @@ def test_every_row_is_a_point_whatever_the_form_of_the_file(tmp_path: Path) -> N
     ]  # fmt: skip
     (tmp_path / "meters.lp.gz").write_bytes(gzip.compress("".join(map(line, frame.to_dicts())).encode()))
     (tmp_path / "more.csv.gz").write_bytes(gzip.compress((tmp_path / "meters.csv").read_bytes()))
+    (tmp_path / "more.csv.zst").write_bytes(zstandard.compress((tmp_path / "meters.csv").read_bytes()))
     frame.write_parquet(tmp_path / "more.parquet")
     local = frame.with_columns(pl.col("ts").dt.convert_time_zone("Europe/Berlin").dt.strftime("%d.%m.%Y %H:%M:%S"))
     local.with_columns(pl.col("energy").cast(pl.String).str.replace(".", ",", literal=True)).write_csv(
@@ -194,6 +197,7 @@ def test_every_row_is_a_point_whatever_the_form_of_the_file(tmp_path: Path) -> N
     frame.with_columns(pl.col("ts").dt.epoch("ms")).write_csv(tmp_path / "numbers.csv")
     for name, time in (
         ("more.csv.gz", '"ts"'),
+        ("more.csv.zst", '"ts"'),
         ("more.parquet", '"ts"'),
         ("meters.lp.gz", '"time"'),
         ("numbers.csv", '"ts"'),
@@ -677,3 +681,46 @@ def test_lines_may_lack_fields_and_are_named_if_they_are_none(tmp_path: Path) ->
     (tmp_path / "x.lp").write_text("other a=1 1\n")
     with pytest.raises(UserMistake, match="has no lines of the measurement 'meter'"):
         read_use_case(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "csv.zst", "parquet", "lp"])
+def test_damaged_files_are_read_or_named_and_never_more(form: str, tmp_path: Path) -> None:
+    frame, draw = rows(3, 100), random.Random(7)
+    csv = frame.write_csv().encode()
+    frame.write_parquet(tmp_path / "x.parquet")
+    whole = {
+        "csv": csv, "csv.gz": gzip.compress(csv), "csv.zst": zstandard.compress(csv),
+        "parquet": (tmp_path / "x.parquet").read_bytes(), "lp": "".join(map(line, frame.to_dicts())).encode(),
+    }[form]  # fmt: skip
+    text = MAPPING.replace("meters.csv", f"m.{form}").replace("[recording]", '[recording]\nincomplete = "skip"')
+    (tmp_path / "town.toml").write_text(text.replace('"ts"', '"time"') if form == "lp" else text)
+    said = []
+    for _ in range(100):
+        damaged, at = bytearray(whole), draw.randrange(len(whole))
+        how = draw.random()
+        if how < 0.5:
+            damaged[at : at + draw.randint(0, 3)] = bytes(draw.choices(b',;"\n\r\t 0123abz-.=\xff\x00', k=3))
+        elif how < 0.75:
+            del damaged[at : at + draw.randint(1, 2_000)]
+        else:
+            damaged = damaged[: at + 1]
+        (tmp_path / f"m.{form}").write_bytes(damaged)
+        try:
+            read_use_case(tmp_path / "town.toml")
+        except UserMistake as error:
+            said.append(str(error))
+    assert len(said) > 40
+    assert not any("\n" in one for one in said)
+
+
+def test_what_expands_without_end_is_refused_in_little_memory(tmp_path: Path) -> None:
+    path = town(tmp_path, MAPPING.replace("meters.csv", "m.csv.zst"))
+    head = (tmp_path / "meters.csv").read_bytes()[:300].rpartition(b"\n")[0] + b"\n"
+    packer = zstandard.ZstdCompressor().compressobj()
+    parts = [packer.compress(head), *(packer.compress(bytes(1 << 20)) for _ in range(1_000)), packer.flush()]
+    (tmp_path / "m.csv.zst").write_bytes(b"".join(parts))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserMistake, match=r"m\.csv\.zst: a row is longer than 4,194,304 bytes"):
+        read_use_case(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # KiB, of 1,000 MiB

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 import re
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 from tsbench.encode import line_grammar
 from tsbench.encode.file_columns import Points, read_points
 from tsbench.encode.point_files import opened
-from tsbench.errors import Broken, UserMistake, one_line, require
+from tsbench.errors import Broken, UserMistake, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,8 @@ NULLS = ("", "NA", "NaN", "nan", "null", "NULL", "None")
 """Texts that stand for a value that is lacking."""
 ROWS = 131_072
 """Rows of a frame, about."""
+_BLOCK = 1 << 22
+"""Bytes of CSV that are read at a time; a row is not longer."""
 _COMPRESSED = (".gz", ".zst")
 _CSV, _LINES = {".csv", ".tsv", ".txt"}, {".lp", ".line"}
 _NUMBER = r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?"
@@ -61,7 +64,8 @@ def frames(path: Path, measurement: str = "") -> Iterator[pl.DataFrame]:
     except (pa.ArrowException, pl.exceptions.PolarsError, csv.Error, OSError, EOFError, ValueError) as error:
         raise UserMistake(f"{path}: {one_line(error)[:200]}") from None
     except Broken as error:  # of line protocol, whose reader speaks of what was stored
-        raise UserMistake(f"{path}: {str(error).partition('; ')[0]}") from None
+        said = str(error).removeprefix(f"'{path}' ").partition("; ")[0]
+        raise UserMistake(f"{path}: {said}") from None
 
 
 def _parquet(path: Path) -> Iterator[pl.DataFrame]:
@@ -174,7 +178,7 @@ def _csv(path: Path) -> Iterator[pl.DataFrame]:
         try:
             reader = pa_csv.open_csv(
                 file,
-                read_options=pa_csv.ReadOptions(column_names=names, skip_rows=1, use_threads=False, block_size=1 << 23),
+                read_options=pa_csv.ReadOptions(column_names=names, skip_rows=1, use_threads=False, block_size=_BLOCK),
                 parse_options=pa_csv.ParseOptions(delimiter=separator),
                 convert_options=pa_csv.ConvertOptions(
                     column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
@@ -188,6 +192,8 @@ def _csv(path: Path) -> Iterator[pl.DataFrame]:
                 raise UserMistake(f"{path}: line {_first_odd_line(path):,}: is no UTF-8; convert the file") from None
             if "Empty CSV file" in str(error):
                 return
+            if "straddl" in str(error):
+                raise UserMistake(f"{path}: a row is longer than {_BLOCK:,} bytes: is this CSV?") from None
             said = one_line(error).removeprefix("CSV parse error: ").replace("Row #", "line ", 1)
             raise UserMistake(f"{path}: {said[:200]}") from None
 
@@ -203,16 +209,31 @@ def _first_odd_line(path: Path) -> int:
     return 0
 
 
-def _opened(path: Path) -> BinaryIO:
-    """Open a file for reading; a compressed one is read a piece at a time."""
-    if path.suffix.lower() == ".gz":
-        return cast("BinaryIO", gzip.open(path, "rb"))
-    if path.suffix.lower() == ".zst":
-        require("zstandard", "zstd")
-        import zstandard  # noqa: PLC0415 - of an extra
+class _Blocks(io.RawIOBase):
+    """Blocks of bytes as a file."""
 
-        return cast("BinaryIO", zstandard.open(path, "rb"))
-    return path.open("rb")
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks, self._rest = blocks, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: Any) -> int:
+        while not self._rest:
+            block = next(self._blocks, None)
+            if block is None:
+                return 0
+            self._rest = memoryview(block)
+        count = min(len(room), len(self._rest))
+        room[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for reading; a compressed one is decompressed a piece at a time."""
+    with opened(str(path)) as blocks:
+        yield cast("BinaryIO", io.BufferedReader(_Blocks(blocks)))
 
 
 # --- texts as values --------------------------------------------------------------------------------------------------
