@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,8 +33,6 @@ from tsbench.units import NS_PER_S
 from tsbench.workload.recording import Recorded, recorded_at
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tsbench.workload.world import World
 
 START = datetime(2026, 3, 28, tzinfo=UTC)
@@ -724,3 +723,21 @@ def test_what_expands_without_end_is_refused_in_little_memory(tmp_path: Path) ->
     with pytest.raises(UserMistake, match=r"m\.csv\.zst: a row is longer than 4,194,304 bytes"):
         read_use_case(path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # KiB, of 1,000 MiB
+
+
+def test_a_generated_file_is_the_recording_of_another_world(tmp_path: Path) -> None:
+    states = Path(__file__).parent / "data" / "states.toml"
+    words = ["--scale", "20", "--end", "2016-01-01T01:00:00Z", "--measurement", "pump", "--format", "parquet"]
+    assert main(["generate", "--use-case", str(states), *words, "--out", str(tmp_path / "pumps.parquet")]) == 0
+    assert main(["check", str(tmp_path / "pumps.parquet"), "--out", str(tmp_path / "own.toml")]) == 0
+    of, simulated = recorded_world(tmp_path / "own.toml"), world(states, scale=20, streams=1)
+    fields = [field.name for field in of.measurements[0].fields]
+    assert fields == [field.name for field in simulated.measurements[0].fields]
+    (batch,) = simulated.batches(0, points=7_200, last_tick=360, only=["pump"])
+    made = {}
+    for name in fields:
+        labels = {field.name: field.labels for field in batch.measurement.fields}[name]
+        made[name] = [labels[value] if labels else value for value in batch.fields[name].tolist()]
+    keys = [simulated.keys()[series] for series in batch.series.tolist()]
+    assert stored(of) == sorted(zip(batch.time_ns.tolist(), keys, *made.values(), strict=True), key=lambda row: row[:2])
+    assert of.tags()[of.key or ""].tolist() == list(simulated.keys())

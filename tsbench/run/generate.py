@@ -58,8 +58,8 @@ def generate(
     end_ns
         UTC nanoseconds since 1970.
     format
-        `influx` (line protocol), `csv` (with a header) or `pgcopy` (a PostgreSQL binary COPY stream of the columns that
-        `encode.pgcopy` documents). The latter two are tables, so they hold one measurement.
+        `influx` (line protocol), `csv` (with a header), `parquet`, or `pgcopy` (a PostgreSQL binary COPY stream of the
+        columns that `encode.pgcopy` documents). All but the first are tables, so they hold one measurement.
     out
         The file to write; see `output`.
     progress
@@ -76,18 +76,19 @@ def generate(
     """
     started = time.perf_counter()
     form, world, last_tick, chosen = checked(spec, end_ns, format, measurement)
-    points = values = 0
-    head = form.begin(chosen[0])
-    out.write(head)
-    nbytes = len(head) + len(form.end)
-    for batch in _batches(world, last_tick, [m.name for m in chosen]):
-        for chunk in form.chunks(batch):
-            out.write(chunk)
-            nbytes += len(chunk)
-        points += len(batch)
-        values += batch.values
-        progress(len(batch))
-    out.write(form.end)
+    points = values = nbytes = 0
+
+    def counted() -> Iterator[Batch]:
+        nonlocal points, values
+        for batch in _batches(world, last_tick, [m.name for m in chosen]):
+            yield batch
+            points += len(batch)
+            values += batch.values
+            progress(len(batch))
+
+    for chunk in form.chunks(chosen[0], counted()):
+        out.write(chunk)
+        nbytes += len(chunk)
     return GenerateResult(points, values, nbytes, time.perf_counter() - started)
 
 

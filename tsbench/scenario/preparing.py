@@ -281,16 +281,20 @@ class _Nulls:
 
     texts: tuple[str, ...]
     numbers: tuple[float, ...]
+    is_said: bool
+    """Whether the use case says so; else texts of files with types, which have a null of their own, are as they are."""
 
     @classmethod
     def of(cls, part: RecordingPart) -> _Nulls:
         given = recorded_files.NULLS if part.null is None else ("", *part.null)
         numbers = tuple(float(one) for one in given if not isinstance(one, str))
-        return cls(tuple(one for one in given if isinstance(one, str)), numbers)
+        return cls(tuple(one for one in given if isinstance(one, str)), numbers, part.null is not None)
 
     def without(self, column: pl.Series) -> pl.Series:
         """Return the column with nulls in place of these values."""
         if isinstance(column.dtype, (pl.Categorical, pl.Enum)):
+            if not self.is_said:
+                return column
             return column.set(column.cast(pl.String).is_in(self.texts).fill_null(value=False), None)
         if column.dtype == pl.String:
             lacking = column.is_in(self.texts)
