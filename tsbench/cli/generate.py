@@ -51,7 +51,7 @@ def generate(
     ] = 1,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMAT_NAMES)}.")] = FORMAT_NAMES[0],
     devops: Annotated[str, typer.Option("--form", help="bounded, peer (as TSBS), uniform or pareto.")] = "bounded",
-    measurement: Annotated[str | None, typer.Option(help="Only this one; all formats but influx hold one.")] = None,
+    measurement: Annotated[str | None, typer.Option(help="Only this one; a file that is a table has one.")] = None,
     yes: Yes = False,
     force: Force = False,
 ) -> None:
