@@ -404,6 +404,22 @@ def test_files_are_read_once_and_again_after_a_change(tmp_path: Path, monkeypatc
     assert read_use_case(path).recording != first
 
 
+def test_a_cache_that_lost_a_part_is_made_again_and_one_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = town(tmp_path)
+    whole = stored(recorded_world(path))
+    (points,) = (tmp_path / "cache").glob("recordings/*/points.arrow")
+    points.unlink()
+    recorded_at.cache_clear()
+    assert stored(recorded_world(path)) == whole
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TSBENCH_CACHE", str(tmp_path / "file"))
+    recorded_at.cache_clear()
+    with pytest.raises(UserMistake, match=r"cannot keep the recording's points: .*; set TSBENCH_CACHE"):
+        read_use_case(path)
+
+
 def test_a_recording_is_generated_loaded_and_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, place = town(tmp_path), f"sqlite:///{tmp_path / 'x.db'}"
     assert main(["generate", "--use-case", str(path), "--out", str(tmp_path / "x.lp")]) == 0
@@ -615,11 +631,11 @@ standalone()
 class Meters(TimeSeriesUser):
     target = "sqlite"
     use_case = "town.toml"
-    wait_time = between(0.01, 0.02)
+    wait_time = between(0.04, 0.06)
 
     @task(3)
     def readings(self):
-        self.write(25)
+        self.write(8)
 
     @task
     def sites(self):

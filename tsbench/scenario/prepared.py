@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake, advise, is_disk_full, require
 from tsbench.workload.layout import Layout, Tag
-from tsbench.workload.recording import ABOUT, Recorded, recorded_at
+from tsbench.workload.recording import ABOUT, POINTS, Recorded, recorded_at
 
 if TYPE_CHECKING:
     from tsbench.scenario.own_data import RecordingPart
@@ -95,8 +95,9 @@ def _prepare(part: RecordingPart, known: Path) -> str:
             made, about = preparing.prepared(part, Path(scratch))
             target = known.parent / about["digest"]
             (made / ABOUT).write_text(json.dumps(about), encoding="utf-8")
-            shutil.rmtree(target, ignore_errors=True)
-            made.rename(target)
+            if not (target / POINTS).exists():  # else another process was faster, and may read it
+                shutil.rmtree(target, ignore_errors=True)
+                made.rename(target)
         known.write_text(about["digest"], encoding="utf-8")
     except OSError as error:
         said = advise(str(error), str(known.parent))

@@ -136,10 +136,12 @@ def recorded_at(directory: Path) -> Recorded:
     Raises
     ------
     OSError
-        If there is none.
+        If there is none, or not all of it.
     """
     require("pyarrow", "files")
     about = json.loads((directory / ABOUT).read_text(encoding="utf-8"))
+    for name in (POINTS, SERIES):
+        (directory / name).stat()
     fields = tuple(
         Field(one["name"], Kind(one["kind"]), one["unit"], one["nullable"], tuple(one["texts"]))
         for one in about.pop("fields")
