@@ -16,6 +16,7 @@ from tsbench.scenario.own_queries import NAME, TAKEN
 from tsbench.scenario.recording import SERIES, TIME
 from tsbench.scenario.types import FILE
 from tsbench.scenario.use_case import UseCaseFile
+from tsbench.text import CONTROL
 from tsbench.units import NS_PER_S, format_exact_duration
 from tsbench.workload.world import World, WorldSpec
 
@@ -126,7 +127,7 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
         notes.append(f"# {whole}: its gaps are left out, since one field has to be in each point")
     fields = [line for own, table in made.items() for line in _lines(own, table, names)]
     lines = [
-        f'about = "simulates {_plain(name)}"',
+        f"about = {_quoted(f'simulates {_plain(name)}')}",
         "",
         f"# Learned from {len(of.frame):,} rows of {len(series):,} series, each about every {interval}:",
         f'# world = {{ use_case = "...", scale = {len(series)}, interval = "{interval}" }}',
@@ -221,7 +222,7 @@ def _queries(whole: dict[str, bool], tags: Sequence[str], series: int, interval_
             "",
             "[[query]]",
             f'name = "{name[:60]}"',
-            *(f"{key} = {_literal(of)}" for key, of in table.items()),
+            *(f"{key} = {_toml(of)}" for key, of in table.items()),
         )
     ]
 
@@ -246,14 +247,14 @@ def _lines(own: str, table: dict[str, Any], names: _Names) -> list[str]:
     lines = []
     if "exp of" in table:
         hidden = names.of(f"{own}_log")
-        lines.append(f"{hidden} = {_inline({'normal': table.pop('exp of'), 'hidden': True})}")
+        lines.append(f"{hidden} = {_toml({'normal': table.pop('exp of'), 'hidden': True})}")
         table = {"is": f"exp({hidden})", **table}
     elif isinstance(first := table.get("first"), list):
         begin, rise = names.of(f"{own}_first"), names.of(f"{own}_rise")
-        lines.append(f"{begin} = {_inline({'constant': first, 'hidden': True})}")
-        lines.append(f"{rise} = {_inline({'counter': table.pop('counter'), 'hidden': True})}")
+        lines.append(f"{begin} = {_toml({'constant': first, 'hidden': True})}")
+        lines.append(f"{rise} = {_toml({'counter': table.pop('counter'), 'hidden': True})}")
         table = {"is": f"{begin} + {rise}", **{key: value for key, value in table.items() if key != "first"}}
-    return [*lines, f"{own} = {_inline(table)}"]
+    return [*lines, f"{own} = {_toml(table)}"]
 
 
 def _simulated(text: str, series: int, ticks: int, interval_ns: int) -> dict[str, FieldSummary]:
@@ -290,7 +291,7 @@ class _Names:
 def _tags(of: Recording, names: _Names, *, hashed: bool) -> list[str]:
     one = of.frame.unique(SERIES, keep="first", maintain_order=True)
     key = names.of(of.key or "series")
-    lines = [f"{key} = {_inline({'number': _pattern(one[SERIES].to_list(), key, hashed=hashed)})}"]
+    lines = [f"{key} = {_toml({'number': _pattern(one[SERIES].to_list(), key, hashed=hashed)})}"]
     known: dict[str, str] = {}
     for column in sorted(of.tags, key=lambda name: -one[name].n_unique()):
         values = one[column].cast(pl.String).fill_null("none")
@@ -305,7 +306,7 @@ def _tags(of: Recording, names: _Names, *, hashed: bool) -> list[str]:
             table |= {"weights": shares} if len({*shares}) > 1 else {}
         else:
             table = {"number": _pattern(texts, name, hashed=hashed), "count": len(texts)}
-        lines.append(f"{name} = {_inline(table | ({'per': known[outer]} if outer else {}))}")
+        lines.append(f"{name} = {_toml(table | ({'per': known[outer]} if outer else {}))}")
         known[column] = name
     return lines
 
@@ -504,19 +505,5 @@ def _rounded(length_ns: float) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text without characters that a TOML file cannot have between simple quotes."""
-    return re.sub(r'["\\\x00-\x1f\x7f]', "_", text)
-
-
-def _inline(table: dict[str, Any]) -> str:
-    return "{ " + ", ".join(f"{key} = {_literal(value)}" for key, value in table.items()) + " }"
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, str):
-        return f'"{value}"'
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return f"[{', '.join(map(_literal, value))}]"
-    return repr(value)
+    """Return a text without characters that no use case may have."""
+    return CONTROL.sub("_", text)
