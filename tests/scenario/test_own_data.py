@@ -618,6 +618,21 @@ def test_a_recording_is_replayed_in_its_own_rhythm(tmp_path: Path) -> None:
     assert counts["schedule"]["scheduled"] == 48  # of each 100 s, which are one, 120 points
     assert counts["schedule"]["done"] + counts["schedule"]["late"] == 48
     assert len(seconds) > 0
+    assert counts["measured"]["duration_s"] == 2, "nothing is due in most of its second half"
+
+
+def test_an_open_loop_ends_early_if_its_writes_happen_to_be_more(tmp_path: Path) -> None:
+    town(tmp_path)
+    left = len(rows()) - 10 * len(rows()) // 16
+    text = SCENARIO[: SCENARIO.index('[[op]]\nquery = "one')].replace("check =", "load = { share = 0.625 }\ncheck =")
+    text = text.replace("write = 10", "write = 10\nweight = 3").replace('"2s"', '"4s"')  # 7.5 points an op
+    (tmp_path / "s.toml").write_text(text.replace("rate = 40", f"rate = {left / 7.5 / 4 * 0.99}"))
+    assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == 0
+    (summary,) = (tmp_path / "results").glob("*/*/summary.json")
+    made = json.loads(summary.read_text())
+    done, asked = made["schedule"]["done"], made["schedule"]["scheduled"]
+    assert done + made["schedule"]["late"] >= 0.97 * asked
+    assert 3 <= made["measured"]["duration_s"] <= 4
 
 
 LOCUSTFILE = """

@@ -342,11 +342,12 @@ class Coordinator:
         gevent.spawn(change_load, run, end_ns - run.spec.drive.duration, self._runner, test.ends)
         drained = self._all_drained
         left_s = max(0.0, (end_ns - epoch_ns()) / NS_PER_S)
-        if run.spec.drive.loop == "open":
+        is_open, stop_s = run.spec.drive.loop == "open", run.spec.drive.stop_timeout / NS_PER_S
+        if is_open and not run.spec.writes_end:
             gevent.sleep(left_s)
-            drained.wait(timeout=run.spec.drive.stop_timeout / NS_PER_S)
-        else:  # it may also end early, with all points of the scenario's window written
-            drained.wait(timeout=left_s)
+            drained.wait(timeout=stop_s)
+        elif not drained.wait(timeout=left_s) and is_open:  # else it ends early, with all its points written
+            drained.wait(timeout=stop_s)
         self._runner.quit()
 
     def _end_when_written(self, test: _Test) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import gevent
 from gevent.event import Event
 
 from tsbench.drive.fine_timer import FineTimer
@@ -48,7 +49,7 @@ class Turn:
 class DueTimes:
     """The due times of a process's ops: now in a closed loop, the process's share of the arrivals in an open one.
 
-    `drained` is called when the schedule and all its ops have ended.
+    `drained` is called when the schedule, all its ops and the measured window have ended.
     """
 
     def __init__(self, spec: RunSpec, timebase: Timebase, drained: Callable[[], None]) -> None:
@@ -174,7 +175,8 @@ class DueTimes:
 
     def _look_for_the_end(self) -> None:
         if self._is_exhausted and not self._waiting and not self._begun:
-            self._drained()
+            end_ns = (self.times and self.times.end_ns) or 0  # the last op may be due long before it
+            gevent.spawn_later(max(0.0, (end_ns - self._timebase.now_ns()) / NS_PER_S + 0.001), self._drained)
 
     def end(self) -> tuple[list[int], int]:
         """End all waits, and count what was left of the schedule as dropped.

@@ -192,7 +192,7 @@ def _expect_enough(spec: RunSpec, world: World) -> None:
     if world.recorded is None or spec.drive.rate is None or not spec.writes:
         return
     left = world.recorded.rows_from(spec.loaded(world).end_ns - world.later_ns)
-    if (wanted := spec.drive.rate * spec.points_of_an_op * spec.seconds * 1.1) > left:
+    if (wanted := spec.drive.rate * spec.points_of_an_op * spec.seconds) > left:
         raise UserMistake(
             f"drive.{'rate' if spec.drive.speed is None else 'speed'}: about {wanted:,.0f} points are due in "
             f"{spec.seconds:g} s, and {left:,} of the recording are left after the load; lower it, load less, or "
