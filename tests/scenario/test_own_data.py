@@ -602,6 +602,7 @@ def test_ops_are_due_when_the_recording_says(tmp_path: Path, monkeypatch: pytest
     assert cell.drive.rate == len(numbers) / 2
 
 
+@pytest.mark.slow
 def test_a_recording_is_replayed_in_its_own_rhythm(tmp_path: Path) -> None:
     made = [
         {"ts": START + timedelta(seconds=second + number), "meter_id": f"M{meter:03}", "site": "s", "energy": 1.5,
@@ -621,6 +622,7 @@ def test_a_recording_is_replayed_in_its_own_rhythm(tmp_path: Path) -> None:
     assert counts["measured"]["duration_s"] == 2, "nothing is due in most of its second half"
 
 
+@pytest.mark.slow
 def test_an_open_loop_ends_early_if_its_writes_happen_to_be_more(tmp_path: Path) -> None:
     town(tmp_path)
     left = len(rows()) - 10 * len(rows()) // 16
@@ -658,6 +660,7 @@ class Meters(TimeSeriesUser):
 """
 
 
+@pytest.mark.slow
 def test_a_locustfile_writes_on_where_the_load_ended_and_stops_with_the_recording(tmp_path: Path) -> None:
     town(tmp_path)
     (tmp_path / "mine.py").write_text(LOCUSTFILE)
