@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from base64 import b64encode
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -91,7 +92,8 @@ def read_for(endpoint: str, *names: str) -> str | None:
     """Return the secret as `read` does, and conceal it with the endpoint's user from now on."""
     secret = read(*names)
     if secret:
-        conceal_login(unquote(urlsplit(endpoint).username or ""), secret)
+        with suppress(ValueError):  # it is no URL, as its own parser says
+            conceal_login(unquote(urlsplit(endpoint).username or ""), secret)
     return secret
 
 
