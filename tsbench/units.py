@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from tsbench.text import shortened
 
 NS_PER_S = 1_000_000_000
+UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": NS_PER_S}
+"""Units of times that are numbers, in ns."""
 
 _DURATION_NS = {
     "ns": 1,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from tsbench.cli.learning import expect_writable
 from tsbench.cli.output import stderr, stdout
 from tsbench.errors import UserMistake, require
 from tsbench.units import NS_PER_S, format_duration, format_time
@@ -75,10 +76,7 @@ def _propose(
     from tsbench.scenario.recorded_files import is_lines, measurement_and_tags
     from tsbench.scenario.recording import read, recording
 
-    if out is not None and out.suffix != ".toml":
-        raise UserMistake(f"--out {out}: a use case is a .toml file")
-    if out is not None and out.exists() and not force:
-        raise UserMistake(f"--out {out} exists; give another name, or --force")
+    expect_writable(out, force=force)
     frame = read(file, _ROWS)
     lines = measurement_and_tags(file, _ROWS) if is_lines(file) and key is None else None
     given = recording(frame, time=time, key=key, tags=tags, zone=zone, lines=lines)

@@ -35,10 +35,7 @@ def learn(
     from tsbench.scenario import learning
     from tsbench.scenario.recording import read, recording
 
-    if out is not None and out.suffix != ".toml":
-        raise UserMistake(f"--out {out}: a use case is a .toml file")
-    if out is not None and out.exists() and not force:
-        raise UserMistake(f"--out {out} exists; give another name, or --force")
+    expect_writable(out, force=force)
     name = file.name.split(".")[0]
     given = recording(read(file, rows), time=time, key=key, tags=tag or [], zone=zone)
     learned = learning.learn(name, given, hashed=hashed)
@@ -54,6 +51,20 @@ def learn(
         notes.append(f"{out}: world = {{ use_case = '{out.name}', scale = {learned.series} }}")
     for note in notes:
         stderr.print(note, markup=False, highlight=False, soft_wrap=True)
+
+
+def expect_writable(out: Path | None, *, force: bool) -> None:
+    """Verify that a use case can be written to `out`.
+
+    Raises
+    ------
+    UserMistake
+        If it is no .toml file, or exists (unless `force`).
+    """
+    if out is not None and out.suffix != ".toml":
+        raise UserMistake(f"--out {out}: a use case is a .toml file")
+    if out is not None and out.exists() and not force:
+        raise UserMistake(f"--out {out} exists; give another name, or --force")
 
 
 def _fidelity(learned: Learned) -> Table:

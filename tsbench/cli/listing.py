@@ -13,7 +13,7 @@ from rich.text import Text
 from tsbench.cli.output import stdout
 from tsbench.errors import UserMistake
 from tsbench.text import printable_line
-from tsbench.units import NS_PER_S, format_duration, format_rough_duration, format_size
+from tsbench.units import format_duration, format_rough_duration, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -150,7 +150,7 @@ def plan(asked: Scenario, cells: Sequence[RunSpec]) -> tuple[Table, str]:
 def plan_table(cells: Sequence[RunSpec], *, reuse: bool) -> tuple[Table, str]:
     """Return what each cell of a scenario will do, and a line on what all of them take at least."""
     from tsbench.run.standing import load_key
-    from tsbench.scenario.validation import FASTEST_LOAD, first_bytes, first_points, measured_ns
+    from tsbench.scenario.validation import FASTEST_LOAD, first_bytes, first_points
 
     table = empty_table("cell", "target", "points first", "load", "warm-up", "measured")
     loads = {load_key(cell) if reuse else cell.id: cell for cell in reversed(cells)}  # each with its first cell
@@ -159,12 +159,12 @@ def plan_table(cells: Sequence[RunSpec], *, reuse: bool) -> tuple[Table, str]:
         drive = cell.drive
         users = f"{drive.users} users" if drive.rate is None else f"{drive.rate:g} ops/s"
         load = f"{len(drive.steps)} steps" if drive.steps else users
-        times = (format_duration(ns) for ns in (drive.longest_warmup, measured_ns(cell)))
+        times = (format_duration(ns) for ns in (drive.longest_warmup, drive.measured_ns))
         schema = f" {cell.target.schema_}" if cell.target.schema_ else ""
         first = f"{first_points(cell):,}" if cell.id in loading else "as above"
         table.add_row(_plain(cell.id), _plain(cell.target.name + schema), first, load, *times)
     points = sum(map(first_points, loads.values()))
-    driven_s = sum(cell.drive.longest_warmup + measured_ns(cell) for cell in cells) / NS_PER_S
+    driven_s = sum(cell.seconds for cell in cells)
     least = format_rough_duration(driven_s + points / FASTEST_LOAD)
     count = f"{len(cells):,} cell" + "s" * (len(cells) != 1)
     size = format_size(max(map(first_bytes, loads.values()), default=0))

@@ -111,7 +111,6 @@ def _expect_wanted(spec: RunSpec, limit: int | None, *, yes: bool) -> None:
         raise UserMistake(f"this would {why[0]}; change --start, --end, --interval or --scale, {YES}")
 
 
-_UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _LIKELY_NS = range(315_532_800 * units.NS_PER_S, 4_102_444_800 * units.NS_PER_S)
 """Times from 1980 to 2100: others are more often in another unit than of such a year."""
 
@@ -121,9 +120,9 @@ def _points_of(file: str, limit: int | None, precision: str) -> FilePart:
     from tsbench.encode.point_files import expect_points
     from tsbench.scenario.spec import FilePart
 
-    unit_ns, first = _UNITS_NS[precision], expect_points(file)
+    unit_ns, first = units.UNITS_NS[precision], expect_points(file)
     if first is not None and first * unit_ns not in _LIKELY_NS:
-        likely = next((name for name, length_ns in _UNITS_NS.items() if first * length_ns in _LIKELY_NS), None)
+        likely = next((name for name, length_ns in units.UNITS_NS.items() if first * length_ns in _LIKELY_NS), None)
         shown = f"{first} {precision}" if likely is None else f"{first}; if it is in {likely}, say --precision {likely}"
         stderr.print(f"note: the first point is before 1980 or after 2100: its time is {shown}", highlight=False)
     return FilePart(name=file, limit=limit, unit_ns=unit_ns)

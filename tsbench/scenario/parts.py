@@ -213,6 +213,11 @@ class DrivePart(Part):
             raise ValueError(f"warmup_limit must be at least {_LEAST_LIMIT_S}s: a shorter warm-up cannot be judged")
 
     @property
+    def measured_ns(self) -> int:
+        """Length of the measured window: that of all steps, or `duration` without steps."""
+        return sum(step.duration for step in self.steps) or self.duration
+
+    @property
     def finds_steady_state(self) -> bool:
         """True if the warm-up ends when the rate has settled."""
         return self.warmup == STEADY

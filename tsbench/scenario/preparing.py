@@ -11,13 +11,14 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from tsbench.encode.file_letters import EXACT
 from tsbench.errors import UserMistake
 from tsbench.model import Field, Kind
 from tsbench.scenario import recorded_files
 from tsbench.scenario.own_data import MOST_TEXTS
 from tsbench.scenario.time_order import SortedPoints, UnsortedRows, write_sorted
 from tsbench.text import CONTROL, printable_line, suggestion
-from tsbench.units import NS_PER_S
+from tsbench.units import NS_PER_S, UNITS_NS
 from tsbench.workload.recording import POINTS, SERIES
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     from tsbench.scenario.own_data import FieldColumn, RecordingPart
 
-_EXACT = 2**53
-_UNITS_NS = {"s": NS_PER_S, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _SPAN = (-(2**63) // 2, 2**63 // 2)
 """Times in ns that databases and the arithmetic of windows have room for: the years 1823 to 2116."""
 _TIME, _SERIES = "time", "series"
@@ -208,8 +207,8 @@ class _FieldColumn:
 
     def _floats(self, made: pl.Series, where: _Where) -> NDArray[np.float64]:
         values: NDArray[np.float64] = made.to_numpy().astype(np.float64)
-        if made.dtype.is_integer() and (np.abs(values) > _EXACT).any():
-            at = int(np.argmax(np.abs(values) > _EXACT))
+        if made.dtype.is_integer() and (np.abs(values) > EXACT).any():
+            at = int(np.argmax(np.abs(values) > EXACT))
             raise UserMistake(
                 f"{where(at)}: {self.part.column} is {made[at]}, which no float holds, and the column lacks values; "
                 "give it a default"
@@ -224,7 +223,7 @@ class _FieldColumn:
         if made.null_count():
             self._refuse_none(made, where)
         codes = self.codes.of(made, self.part.column, where)
-        if len(self.codes.texts) > MOST_TEXTS:
+        if len(self.codes) > MOST_TEXTS:
             raise UserMistake(
                 f"{where(0)}: '{self.part.column}' has more than {MOST_TEXTS:,} different texts; take the field out, "
                 "or make it a tag"
@@ -473,7 +472,7 @@ def _times(part: RecordingPart, columns: _Columns, column: pl.Series, where: _Wh
     given = columns.nulls.without(column)
     asked, repeated = part.time, "null" if part.time.repeated == "refuse" else part.time.repeated
     is_lines = recorded_files.is_lines(Path(where.path))
-    columns.unit_ns = columns.unit_ns or (_UNITS_NS[asked.unit] if asked.unit else int(is_lines))
+    columns.unit_ns = columns.unit_ns or (UNITS_NS[asked.unit] if asked.unit else int(is_lines))
     try:
         made = recorded_files.times(given, asked.zone, unit_ns=columns.unit_ns, repeated=repeated)
         if (at := recorded_files.first_odd(given, made)) is not None:
@@ -489,7 +488,7 @@ def _times(part: RecordingPart, columns: _Columns, column: pl.Series, where: _Wh
     if not columns.unit_ns and made.len() and given.drop_nulls().len():
         columns.unit_ns = _unit_of(given)
     if asked.round is not None:
-        unit_ns = _UNITS_NS[asked.round]
+        unit_ns = UNITS_NS[asked.round]
         made = made // unit_ns * unit_ns
     if ((made < _SPAN[0]) | (made >= _SPAN[1])).any():
         at = int(((made < _SPAN[0]) | (made >= _SPAN[1])).arg_true()[0])

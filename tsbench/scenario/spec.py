@@ -193,8 +193,7 @@ class RunSpec(Job):
     @property
     def seconds(self) -> float:
         """Length of the warm-up and of the measured window."""
-        measured_ns = sum(step.duration for step in self.drive.steps) or self.drive.duration
-        return (self.drive.longest_warmup + measured_ns) / units.NS_PER_S
+        return (self.drive.longest_warmup + self.drive.measured_ns) / units.NS_PER_S
 
     def recorded_due_ns(self) -> NDArray[np.int64]:
         """Return when the ops of a run in its recording's rhythm are due, in ns from the first moment.

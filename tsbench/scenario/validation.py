@@ -15,7 +15,7 @@ from tsbench.targets.credentials import refuse_secrets
 from tsbench.targets.registry import TARGETS
 from tsbench.targets.target import Access, require_driver
 from tsbench.text import suggestion
-from tsbench.units import NS_PER_S, format_rough_duration, format_size
+from tsbench.units import format_rough_duration, format_size
 from tsbench.workload import queries
 from tsbench.workload.world import layouts_of
 
@@ -253,7 +253,7 @@ def expect_plausible(path: Path, cells: Sequence[RunSpec]) -> None:
         if why:
             cure = f"change {why[1] or 'load.window, world.interval or world.scale'}, {YES}"
             raise UserMistake(f"{path}: {cell.id} would {why[0]}; {cure}")
-    measured_s = sum(cell.drive.longest_warmup + measured_ns(cell) for cell in cells) / NS_PER_S
+    measured_s = sum(cell.seconds for cell in cells)
     if measured_s > MOST_MEASURED_S:
         text = f"{len(cells):,} cells would be measured for {format_rough_duration(measured_s)}"
         raise UserMistake(f"{path}: {text}; change drive.duration or the matrix, {YES}")
@@ -293,8 +293,3 @@ def _too_much_memory(cell: RunSpec) -> tuple[str, str] | None:
     if of_users > MOST_BYTES:
         return f"need at least {format_size(of_users)} of memory for {users:,} users", "drive.users"
     return None
-
-
-def measured_ns(cell: RunSpec) -> int:
-    """Return for how long a cell is measured, in ns."""
-    return sum(step.duration for step in cell.drive.steps) or cell.drive.duration
