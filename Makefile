@@ -90,6 +90,7 @@ lock: venv
 	$(LOCK) --extra all --extra dev pyproject.toml -o requirements.lock
 	echo hatchling | $(LOCK) --extra postgres --extra influxdb --extra mongodb --constraint requirements.lock pyproject.toml - -o .ci/worker.lock
 	echo 'mysqlclient>=2.2' | $(LOCK) - -o .ci/mysql.lock
+	echo 'chdb>=4.4,<5' | $(LOCK) --constraint requirements.lock - -o examples/plugin/requirements.lock
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis results

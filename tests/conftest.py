@@ -82,13 +82,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for name in SERVER_MARKS:
         config.addinivalue_line("markers", f"{name}: needs that server")
-    config.addinivalue_line("markers", "slow: left out of a run of all tests without --slow or --require")
     config.addinivalue_line("markers", "nightly: left out of a run of all tests without --nightly: make nightly")
-    config.addinivalue_line("markers", "contract: what every database must do, whoever started its server")
-    config.addinivalue_line(
-        "markers", "every_user: of what root and an ordinary user differ in: servers, files, rights"
-    )
-    config.addinivalue_line("markers", "every_layout: of the contract, what depends on a layout's tables and indexes")
     # Containers often set it. The tests start hundreds of processes, and each would compile the package anew (0.2 s).
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False

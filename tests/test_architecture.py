@@ -16,6 +16,7 @@ PACKAGE = ROOT / "tsbench"
 ORDER: tuple[tuple[str, ...], ...] = (
     ("text",),
     ("model", "units", "errors", "clock"),
+    ("plugins",),
     ("workload", "encode", "net", "servers", "results"),
     ("measure",),
     ("collect",),
@@ -28,7 +29,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
 )
 """A package imports those of the lines above its own; `report` is the exception below."""
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
-LOOSE = {*ORDER[0], *ORDER[1]}
+LOOSE = {*ORDER[0], *ORDER[1], *ORDER[2]}
 REPORT_IMPORTS = {*LOOSE, "results", "measure"}
 REPORT_IMPORTERS = {"study", "drive", "cli"}
 EVENT_LOOP = {"locust", "gevent", "greenlet"}

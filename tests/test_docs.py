@@ -14,6 +14,7 @@ import shlex
 import subprocess
 import tomllib
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ from tsbench.scenario.validation import check_spec
 from tsbench.targets import duckdb, registry
 from tsbench.targets.credentials import refuse_secrets
 from tsbench.targets.postgres.server import SETTINGS
+from tsbench.targets.target import INTERFACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +55,7 @@ BLOCKS = [(path, *found) for path, text in PAGES.items() for found in FENCED.fin
 PROSE = {path: FENCED.sub("", text) for path, text in PAGES.items()}
 SPANS = [(path, span) for path, text in PROSE.items() for span in re.findall(r"`([^`\n]+)`", text)]
 OURS = {"tsbench", "locust", "make", "servers"}
-OTHERS = {"sudo", "python3", "pip", "export", "sadc"}
+OTHERS = {"sudo", "python3", "pip", "export", "sadc", "pytest"}
 """Programs of other projects, which have their own arguments."""
 PLACEHOLDERS = {"my.toml", "other.toml", "s.toml", "..."}
 
@@ -133,6 +135,8 @@ def test_the_commands_of_tsbench_are_understood(subtests: pytest.Subtests) -> No
 
 def expect_understood(words: list[str]) -> None:
     """Verify that a command of ours is parsed, and that the scenarios, locustfiles and servers of it are there."""
+    if "--plugin" in words:  # run below, with its file
+        return
     if words[0].startswith("--"):  # not parsed: some of these options act while they are
         assert [words] == [[name] for one in get_command(app).params for name in one.opts if name == words[0]]
         return
@@ -318,12 +322,46 @@ def test_the_example_runs_as_it_stands_but_shorter_and_its_results_may_lie_anywh
 
 @pytest.mark.slow
 def test_the_locustfile_runs_as_it_stands(tmp_path: Path) -> None:
-    (block,) = (text for _, language, text in BLOCKS if language == "python")
+    (block,) = (text for path, language, text in BLOCKS if language == "python" and path.name == "locustfiles.md")
     (tmp_path / "my.py").write_text(block, encoding="utf-8")
     words = ["-f", "my.py", "--headless", "-u", "2", "-t", "8s", "--load-window", "30m", "--scale", "5"]
     command = Command(tmp_path, "locust", *words)
     code = command.wait()
     expect_checked(only(tmp_path, "results/*-locust/sqlite-wal"), code, command.stderr)
+
+
+PLUGINS = ROOT / "docs" / "plugins.md"
+
+
+@pytest.mark.slow
+def test_the_file_of_a_target_runs_as_it_stands(tmp_path: Path) -> None:
+    block, _ = (text for path, language, text in BLOCKS if language == "python" and path == PLUGINS)
+    (tmp_path / "mydb.py").write_text(block, encoding="utf-8")
+    ((_, *words),) = (words for words in COMMANDS if "--plugin" in words)
+    scenario, *options = [str(ROOT / word) if word.startswith("scenarios/") else word for word in words[1:]]
+    command = Command(tmp_path, "tsbench", "run", scenario, *options, "--set", "drive.duration=3s")
+    code = command.wait()
+    expect_checked(only(tmp_path, "results/*-quickstart/mydb"), code, command.stderr)
+
+
+def test_the_interface_of_plugins_exists_and_is_what_the_example_uses() -> None:
+    promised = {}
+    for module, names in rows(PLUGINS, 2):
+        if module.startswith("`tsbench."):
+            promised[module.strip("`")] = re.findall(r"`(\w+)`", names)
+    missing = [f"{module}.{name}" for module, names in promised.items() for name in names
+               if not hasattr(import_module(module), name)]  # fmt: skip
+    assert missing == []
+    used = [
+        (node.module, alias.name)
+        for path in (ROOT / "examples" / "plugin").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tsbench.")
+        for alias in node.names
+    ]
+    beyond = {"Alteration", "Point", "NewWaiter"}  # for annotations only
+    assert [one for one in used if one[1] not in {*promised.get(str(one[0]), ()), *beyond} and one[1] != "sql"] == []
+    assert f"This is version {INTERFACE} of the interface" in PLUGINS.read_text(encoding="utf-8")
 
 
 def test_the_gates_are_gates(subtests: pytest.Subtests) -> None:

@@ -39,3 +39,15 @@ def __getattr__(name: str) -> Any:  # a load worker needs no pandas, and `tsbenc
 
 def __dir__() -> list[str]:
     return [*__all__]
+
+
+def _find_plugins() -> None:
+    from os import environ  # noqa: PLC0415 - as for `typing`
+
+    if environ.get("TSBENCH_PLUGIN"):  # of `tsbench --plugin`, or of whoever starts Locust
+        from tsbench.plugins import install  # noqa: PLC0415 - which few need
+
+        install()
+
+
+_find_plugins()

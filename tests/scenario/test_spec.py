@@ -125,6 +125,33 @@ def test_the_last_of_two_overrides_wins(tmp_path: Path) -> None:
     assert only_cell(tmp_path, PLAIN, "world.scale=7", "world.scale=8").world.scale == 8
 
 
+@pytest.mark.parametrize(
+    ("axes", "override", "cells"),
+    [
+        ('target = [{ name = "sqlite" }, { name = "duckdb" }]', 'target={ name = "null" }', [("null", 20, 1)]),
+        ('target = [{ name = "null" }, { name = "duckdb" }]', "world.seed=7", [("null", 20, 7), ("duckdb", 20, 7)]),
+        (
+            'target = [{ name = "null" }]\nworld.seed = [3, 4]',
+            "target.name=duckdb",
+            [("duckdb", 20, 3), ("duckdb", 20, 4)],
+        ),
+        ('"world.scale" = [1, 2]\nworld.seed = [3, 4]', "world.scale=9", [("sqlite", 9, 3), ("sqlite", 9, 4)]),
+        ('"world.scale" = [1, 2]\nworld.seed = [3, 4]', "world={ scale = 9 }", [("sqlite", 9, 1)]),
+    ],
+)
+def test_an_override_takes_the_place_of_its_axis(
+    tmp_path: Path, axes: str, override: str, cells: list[tuple[str, int, int]]
+) -> None:
+    (tmp_path / "s.toml").write_text(f"{PLAIN}\n[matrix]\n{axes}\n")
+    expanded = Scenario.load(tmp_path / "s.toml", overrides=[override]).expand()
+    assert [(cell.target.name, cell.world.scale, cell.world.seed) for cell in expanded] == cells
+
+
+def test_an_override_of_what_cases_set_is_a_mistake(tmp_path: Path) -> None:
+    text = PLAIN + '\n[matrix]\ncase = [{ name = "a", "world.scale" = 3 }, { name = "b" }]\n'
+    assert "the cases of the matrix set it" in mistake(tmp_path, text, "world.scale=5")
+
+
 @pytest.mark.parametrize("override", ["world.scale", "=5", "", "question.inner=1"])
 def test_an_override_that_cannot_be_is_a_mistake(tmp_path: Path, override: str) -> None:
     assert mistake(tmp_path, PLAIN, override).startswith("--set")

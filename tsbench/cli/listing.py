@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tsbench import plugins
 from tsbench.cli.output import stdout
 from tsbench.errors import UserMistake
 from tsbench.text import printable_line
@@ -71,6 +72,9 @@ def use_case_table() -> Table:
         fields = sum(len(layout.fields) for layout in layouts)
         names = ", ".join(layout.name for layout in layouts)
         table.add_row(name, names, str(fields), ", ".join(tag.name for tag in case.tags), ", ".join(case.forms))
+    for name, point in plugins.points(plugins.USE_CASES).items():
+        if name not in USE_CASES:
+            table.add_row(_plain(name), _plain(f"of the package {point.dist.name if point.dist else point.value}"))
     return table
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.exceptions import TyperException
 
-from tsbench import __version__
+from tsbench import __version__, plugins
 from tsbench.cli.checking import check
 from tsbench.cli.generate import generate, queries
 from tsbench.cli.learning import learn
@@ -26,6 +26,7 @@ from tsbench.cli.running import REPEAT, run, show_cleaned
 from tsbench.cli.setup import doctor, init, servers
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers.interrupts import stoppable
+from tsbench.targets import registry
 from tsbench.text import CONTROL, printable_line, shortened
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _plain(message: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit code: 0 all valid and passed, 1 not, 2 the user's mistake, 130 interrupted."""
-    given = _with_number(sys.argv[1:] if arguments is None else arguments)
+    given = _plugins_first(_with_number(sys.argv[1:] if arguments is None else arguments))
     if odd := next(filter(CONTROL.search, given), None):
         return _fail(f"'{shortened(odd)}' has a line break or another control character; write it without", 2)
     commands = typer.main.get_command(app)
@@ -92,6 +93,14 @@ def _with_number(given: Sequence[str]) -> list[str]:
     return [part for text, lacks in zip(given, number, strict=True) for part in ([text, REPEAT] if lacks else [text])]
 
 
+def _plugins_first(given: Sequence[str]) -> list[str]:
+    """Return the arguments with each `--plugin FILE` before the command, where people do not write it."""
+    at = [i for i, text in enumerate(given) if text == "--plugin" or text.startswith("--plugin=")]
+    of_plugins = {j for i in at for j in ((i, i + 1) if given[i] == "--plugin" else (i,)) if j < len(given)}
+    first = [given[i] for i in sorted(of_plugins)]
+    return first + [text for i, text in enumerate(given) if i not in of_plugins]
+
+
 def _fail(message: str, code: int) -> int:
     return fail(shortened(printable_line(message), MOST_CHARACTERS), code)
 
@@ -107,8 +116,15 @@ def _common(
     _show: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    plugin: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE.py", help="A file with a target that is not installed; may be given several times."),
+    ] = None,
 ) -> None:
-    pass
+    for path in plugin or ():
+        plugins.add(path)
+    if plugin:
+        registry.expect_files()
 
 
 app.command()(run)

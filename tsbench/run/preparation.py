@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tsbench import __version__
+from tsbench import __version__, plugins
 from tsbench.check.audit import count_stored
 from tsbench.errors import Broken
 from tsbench.results.manifest import ClockReading, Host, Manifest
@@ -21,6 +21,7 @@ from tsbench.run import assessment, cleanup
 from tsbench.run.bulk_load import bulk_load
 from tsbench.run.time_limits import Deadline
 from tsbench.targets.base import Unsupported
+from tsbench.targets.registry import TARGETS
 from tsbench.units import NS_PER_S, format_time
 from tsbench.workload import WORLD_VERSION
 
@@ -51,7 +52,8 @@ def write_manifest(run: RunDir, spec: Job, target: Target, server: Server, sessi
     manifest = manifest_of_host(target.driver.distributions if target.driver is not None else ()).with_server(
         {**server.settings(), **session.facts(), **missing}
     )
-    manifest = manifest.model_copy(update={"created": cleanup.note_found(spec, session, new=new)})
+    packages = manifest.packages | (plugins.versions(target.name) if target.name in TARGETS.added else {})
+    manifest = manifest.model_copy(update={"created": cleanup.note_found(spec, session, new=new), "packages": packages})
     manifest.write(run)
 
 

@@ -90,10 +90,12 @@ def choose(document: dict[str, Any], key: str, value: Any) -> None:
 def override(document: dict[str, Any], text: str) -> None:
     """Apply one `key=value`: a dotted key, and a TOML value or bare text.
 
+    It takes the place of the key's axis; of a key within an axis of tables, it is set in each of them.
+
     Raises
     ------
     UserMistake
-        If `=` is missing, or a parent of the key is not a table.
+        If `=` is missing, a parent of the key is not a table, or the cases of the matrix set the key.
     """
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
@@ -107,9 +109,31 @@ def override(document: dict[str, Any], text: str) -> None:
     except ValueError:
         chosen = value
     try:
+        _unvary(document, key.strip(), chosen)
         put(document, key.strip(), chosen)
     except ValueError as error:
         raise UserMistake(f"--set {key.strip()}: {error}") from None
+
+
+def _unvary(document: dict[str, Any], key: str, chosen: Any) -> None:
+    """Take the axes of a key out of the matrix; raises ValueError if cases set it."""
+    varied = document.get("matrix")
+    if not isinstance(varied, dict) or key.partition(".")[0] == "matrix":
+        return
+    kept: dict[str, list[Any]] = {}
+    for name, values in ((pairs[0][0], [value for _, value in pairs]) for pairs in axes(varied)):
+        if f"{name}.".startswith(f"{key}."):
+            continue
+        tables = [value for value in values if isinstance(value, dict)]
+        if key.startswith(f"{name}."):
+            for table in tables:
+                put(table, key.removeprefix(f"{name}."), chosen)
+        if name == CASE and any(f"{one}.".startswith(f"{key}.") for table in tables for one in table):
+            raise ValueError("the cases of the matrix set it; change the file, or take cases by --only")
+        kept[name] = values
+    document["matrix"] = kept
+    if not kept:
+        del document["matrix"]
 
 
 def taken_short(document: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
+from tsbench import plugins
 from tsbench.errors import UserMistake
 from tsbench.model import Field as Column
 from tsbench.model import Kind
@@ -430,9 +431,8 @@ def read_use_case(path: Path) -> UseCaseFile:
 def resolved(world: Any, place: Path) -> Any:
     """Return a [world] table whose use case is a file (below `place`, or from here) with what the file describes."""
     name = world.get("use_case") if isinstance(world, dict) else None
-    if not isinstance(name, str) or not name.endswith(".toml") or "described" in world:
+    if not isinstance(name, str) or "described" in world or (path := _path_of(name, place)) is None:
         return world
-    path = _path_of(name, place)
     described = read_use_case(path)
     given = {} if described.recording is None else _recorded_keys(world, prepared.recorded(described.recording))
     return {**world, "use_case": path.stem, "described": described, **given}
@@ -440,19 +440,25 @@ def resolved(world: Any, place: Path) -> Any:
 
 def is_recorded(use_case: str, place: Path) -> bool:
     """Return whether a use case, by its name or its file below `place`, has recorded points."""
-    return use_case.endswith(".toml") and read_use_case(_path_of(use_case, place)).recording is not None
+    path = _path_of(use_case, place)
+    return path is not None and read_use_case(path).recording is not None
 
 
 def recording_of(use_case: str) -> Recorded | None:
     """Return the recording of a use case, by its name or file; None if its points are simulated."""
-    if not use_case.endswith(".toml"):
+    if (path := _path_of(use_case, Path())) is None:
         return None
-    recording = read_use_case(_path_of(use_case, Path())).recording
+    recording = read_use_case(path).recording
     return None if recording is None else prepared.recorded(recording)
 
 
-def _path_of(name: str, place: Path) -> Path:
-    """Return the path of a use-case file: below `place`, or else from here."""
+def _path_of(name: str, place: Path) -> Path | None:
+    """Return the path of a use case's file: below `place`, or else from here; that of an installed package's.
+
+    None for what is built in, or unknown.
+    """
+    if not name.endswith(".toml"):
+        return None if name in USE_CASES else plugins.use_case(name)
     path = place / name
     return path if path.exists() or not Path(name).exists() else Path(name)
 

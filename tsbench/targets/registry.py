@@ -6,25 +6,21 @@ no target's module imports a driver before a session is opened.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
-from importlib.metadata import entry_points
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from tsbench.errors import UserMistake, one_line
+from tsbench import plugins
+from tsbench.errors import UserMistake
 
 if TYPE_CHECKING:
     from tsbench.targets.target import Target
 
 
-PLUGINS = "tsbench.targets"
-"""Group of entry points by which installed packages bring targets: `name = "module:attribute"`."""
-
-
 class _Targets(Mapping[str, "Target"]):
-    """A table of targets by name, each given as `module:attribute`: our own, then those of installed packages.
+    """A table of targets by name, each given as `module:attribute`: our own, then those of plug-ins.
 
     A target of a package that cannot be used is left out where all are gone over; `get` says why, and so does `broken`.
     """
@@ -33,46 +29,92 @@ class _Targets(Mapping[str, "Target"]):
         self._places = places
 
     @cached_property
-    def _plugins(self) -> Mapping[str, str]:
-        points = entry_points(group=PLUGINS)
-        return {point.name: point.value for point in points if point.name not in self._places}
+    def _looked_at(self) -> tuple[dict[str, Target], dict[str, str]]:
+        """The targets of plug-ins, and the reasons why others cannot be used, each by name."""
+        good: dict[str, Target] = {}
+        broken: dict[str, str] = {}
+        for name, point in plugins.points(plugins.TARGETS).items():
+            if name not in self._places:
+                try:
+                    good[name] = _target_at(name, point.value)
+                except plugins.Unusable as why:
+                    broken[name] = str(why)
+        for module in plugins.files():
+            good |= _targets_in(module, self._places.keys(), good.keys())
+        return good, broken
 
-    @cached_property
+    @property
     def broken(self) -> Mapping[str, str]:
         """Targets of installed packages that cannot be used, each with the reason."""
-        return {name: why for name, place in self._plugins.items() if (why := _fault_of(name, place))}
+        return self._looked_at[1]
+
+    @property
+    def added(self) -> Mapping[str, Target]:
+        """Targets of plug-ins."""
+        return self._looked_at[0]
 
     def __getitem__(self, name: str) -> Target:
-        if name not in self._places and (why := self.broken.get(name)):
+        if name in self._places:
+            ours: Target = resolve_name(self._places[name])
+            return ours
+        if why := self.broken.get(name):
             raise UserMistake(f"the target '{name}' of an installed package cannot be used: {why}")
-        target: Target = resolve_name(self._places.get(name) or self._plugins[name])
-        return target
+        return self.added[name]
 
     def __contains__(self, name: object) -> bool:
         # Without the import that the mapping's own test would do, and without a look at packages for one of ours.
-        return name in self._places or name in self._plugins
+        return name in self._places or name in self.added or name in self.broken
 
     def __iter__(self) -> Iterator[str]:
         yield from self._places
-        yield from (name for name in self._plugins if name not in self.broken)
+        yield from self.added
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
-def _fault_of(name: str, place: str) -> str:
-    """Return why a package's target cannot be used; "" if it can."""
+def _target_at(name: str, place: str) -> Target:
+    """Return a package's target; raises `plugins.Unusable` if it is none, or not of this name."""
+    found = plugins.load(place)
+    _expect_target(found, place)
+    if found.name != name:
+        raise plugins.Unusable(f"{place} is called '{found.name}', and its entry point '{name}'")
+    return cast("Target", found)
+
+
+def _targets_in(module: str, ours: Collection[str], theirs: Collection[str]) -> dict[str, Target]:
+    """Return the targets that a file defines, by name; it may have imported `ours`.
+
+    Raises
+    ------
+    tsbench.errors.UserMistake
+        If the file cannot be imported, has no target, or one of the name of another plug-in's.
+    """
     from tsbench.targets.target import Target  # noqa: PLC0415 - which few commands need
 
+    path = plugins.files()[module]
     try:
-        target = resolve_name(place)
-    except Exception as error:  # noqa: BLE001 - somebody else's module raises anything
-        return f"{place} cannot be imported ({type(error).__name__}: {one_line(error)[:200]})"
-    if not isinstance(target, Target):
-        return f"{place} is a {type(target).__name__}, not a tsbench.targets.target.Target"
-    if target.name != name:
-        return f"{place} is called '{target.name}', and its entry point '{name}'"
-    return ""
+        values = [value for value in vars(plugins.load(module)).values() if isinstance(value, Target)]
+        found = {target.name: target for target in values if target.name not in ours}
+        for name, target in found.items():
+            _expect_target(target, f"{module}:{name}")
+    except plugins.Unusable as why:
+        raise UserMistake(f"the plug-in {path} cannot be used: {why}") from None
+    if not found:
+        raise UserMistake(f"the plug-in {path} has no target of a name of its own (a module-level Target)")
+    if both := found.keys() & theirs:
+        raise UserMistake(f"the plug-in {path} has a target '{min(both)}', as another one does; rename it")
+    return found
+
+
+def _expect_target(value: object, place: str) -> None:
+    from tsbench.targets.target import INTERFACE, Target  # noqa: PLC0415 - which few commands need
+
+    if not isinstance(value, Target):
+        raise plugins.Unusable(f"{place} is a {type(value).__name__}, not a tsbench.targets.target.Target")
+    if value.interface != INTERFACE:
+        text = f"{place} is written for version {value.interface} of the interface, and this tsbench has {INTERFACE}"
+        raise plugins.Unusable(f"{text}; install the version of it that fits")
 
 
 TARGETS = _Targets({
@@ -89,6 +131,11 @@ TARGETS = _Targets({
     "victoriametrics": "tsbench.targets.victoriametrics:TARGET",
     "questdb": "tsbench.targets.questdb:TARGET",
 })  # fmt: skip
+
+
+def expect_files() -> None:
+    """Verify that the files of `--plugin` have targets; raises `UserMistake` otherwise."""
+    _ = TARGETS.added
 
 
 def get(name: str) -> Target:

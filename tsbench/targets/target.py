@@ -127,6 +127,10 @@ class Endpoint:
         return False
 
 
+INTERFACE = 1
+"""Version of the interface on which plug-ins build (docs/plugins.md); it rises when they have to change."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """A database: its layouts, its abilities, and how to connect to it.
@@ -188,6 +192,8 @@ class Target:
     """How TSBS's files of queries are for it; None if none are."""
     requirements: tuple[Requirement, ...] = ()
     """What must be installed for it that an installation of tsbench may lack, for `tsbench doctor`."""
+    interface: int = INTERFACE
+    """Version of the interface for which it is written; a plug-in states it as a number."""
 
     @property
     def label(self) -> str:

@@ -8,6 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
+from tsbench import plugins
 from tsbench.model import Batch, Codes
 from tsbench.text import suggestion
 from tsbench.workload.disorder import Disorder, Shuffler
@@ -326,7 +327,8 @@ def _use_case(spec: WorldSpec) -> UseCase:
     """Return the spec's use case after validating all parameters."""
     use_case = case_of(spec)
     if use_case is None:
-        raise ValueError(f"there is no use case '{spec.use_case}'; {suggestion(spec.use_case, USE_CASES)}")
+        known = [*USE_CASES, *plugins.points(plugins.USE_CASES)]
+        raise ValueError(f"there is no use case '{spec.use_case}'; {suggestion(spec.use_case, known)}")
     if spec.form not in use_case.forms:
         raise ValueError(f"there is no form '{spec.form}'; there are {', '.join(use_case.forms)}")
     for name, least in (("scale", 1), ("seed", 0), ("interval_ns", 1), ("streams", 1)):
