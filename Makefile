@@ -14,6 +14,9 @@
 # make nightly      runs CI with what guards what rarely changes: all tests, as two users, faults, kills, dialogues, validation (hours)
 # make dialogues    lets clients talk to 10,000 servers that say anything, and prints what came of it (ARGS='--seed x')
 # make docstrings   prints 30 public docstrings, to be understood without the code (ARGS='--seed 7'), or whole functions (ARGS='--functions 25')
+# make docs         builds the documentation site into dist/site, and looks for dead links (ARGS=--browser opens each page in Chromium, too)
+# make release      builds wheel and sdist of a clean tree, tries them in empty environments, and writes checksums and an SBOM into dist/release
+#                   (ARGS=--try before the changelog has its date)
 # make check-install  shows that an install needs no compiler, in a fresh environment
 # make lock         pins all dependencies anew
 
@@ -22,7 +25,7 @@ UV_VERSION := 0.13.8
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: mysql quickstart test bench lint nightly manipulations validation faults kills dialogues docstrings format check-install lock venv clean
+.PHONY: docs release mysql quickstart test bench lint nightly manipulations validation faults kills dialogues docstrings format check-install lock venv clean
 
 quickstart: venv
 	$(BIN)/tsbench run scenarios/quickstart.toml $(ARGS)
@@ -78,6 +81,20 @@ $(READY): requirements.lock pyproject.toml
 mysql: venv
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r .ci/mysql.lock
 
+# The first page is README, whose links lead to docs/.
+docs: venv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r .ci/docs.lock
+	rm -rf dist/docs dist/site && mkdir -p dist && cp -r docs dist/docs
+	sed -e 's#(docs/#(#g; s#(CONTRIBUTING.md)#(contributing.md)#; s#(CHANGELOG.md)#(changes.md)#; s#\[uPlot\]([^)]*)#uPlot#' README.md > dist/docs/index.md
+	sed 's#(docs/#(#g' CONTRIBUTING.md > dist/docs/contributing.md
+	sed 's#(docs/#(#g' CHANGELOG.md > dist/docs/changes.md
+	sed -i 's#(../README.md#(index.md#' dist/docs/*.md
+	$(BIN)/zensical build --strict
+	$(BIN)/python -m tests.site $(ARGS)
+
+release: venv
+	.ci/release $(ARGS)
+
 check-install: venv
 	.ci/install-without-compiler
 
@@ -90,6 +107,8 @@ lock: venv
 	$(LOCK) --extra all --extra dev pyproject.toml -o requirements.lock
 	echo hatchling | $(LOCK) --extra postgres --extra influxdb --extra mongodb --constraint requirements.lock pyproject.toml - -o .ci/worker.lock
 	echo 'mysqlclient>=2.2' | $(LOCK) - -o .ci/mysql.lock
+	printf 'zensical>=0.0.73,<0.1\nmkdocstrings-python>=2\n' | $(LOCK) --constraint requirements.lock - -o .ci/docs.lock
+	echo 'cyclonedx-bom>=7' | $(LOCK) - -o .ci/release.lock
 	echo 'chdb>=4.4,<5' | $(LOCK) --constraint requirements.lock - -o examples/plugin/requirements.lock
 
 clean:

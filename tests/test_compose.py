@@ -20,6 +20,7 @@ from ruamel.yaml import YAML
 
 from tests.cli.support import PROGRAMS, TINY
 from tests.namespaces import NETWORK
+from tsbench import __version__
 from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:
@@ -49,8 +50,15 @@ def test_the_compose_file_fits_the_compose_specification():
     assert found_wrong(COMPOSE, "compose-spec") == ""
 
 
-def test_the_workflow_fits_githubs_schema():
-    assert found_wrong(WORKFLOW, "github-workflows") == ""
+@pytest.mark.parametrize("path", sorted(WORKFLOW.parent.glob("*.yml")), ids=lambda path: path.stem)
+def test_the_workflows_fit_githubs_schema(path: Path):
+    assert found_wrong(path, "github-workflows") == ""
+
+
+def test_what_repeats_the_version_is_the_same():
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    images = {one["image"] for one in SERVICES.values() if one.get("image", "").startswith("tsbench")}
+    assert images == {f"tsbench-locust:{__version__}", f"tsbench-worker:{__version__}"}
 
 
 @pytest.fixture

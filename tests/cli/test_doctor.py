@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from io import StringIO
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 from rich.console import Console
 
+from tests.cli.support import says
 from tsbench.cli.main import main
 from tsbench.cli.setup import machine_table
 from tsbench.targets import duckdb
@@ -15,6 +17,8 @@ from tsbench.targets.registry import TARGETS
 from tsbench.targets.target import Requirement
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pytest
     from rich.table import Table
 
@@ -72,3 +76,32 @@ def test_no_word_is_cut_in_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].rstrip().endswith("cure, where something is missing")
     assert any(line.rstrip().endswith(why) for line in lines)
+
+
+def test_a_bundle_has_what_a_report_of_a_bug_needs_and_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "results" / "20261120-101500-my" / "sqlite"
+    run.mkdir(parents=True)
+    (tmp_path / "token").write_text("of-the-file-5678\n")
+    (run / "locust.log").write_text("login with hunter2-hunter2 and of-the-file-5678 failed\n")
+    (run / "ops.parquet").write_bytes(b"points")
+    monkeypatch.setenv("TSBENCH_PASSWORD", "hunter2-hunter2")
+    monkeypatch.setenv("TSBENCH_TOKEN_FILE", str(tmp_path / "token"))
+    to = tmp_path / "bundle.zip"
+    main(["doctor", str(run.parent), "--bundle", str(to)])
+    with ZipFile(to) as archive:
+        texts = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert set(texts) == {"doctor.txt", "versions.txt", "variables.txt", "results/sqlite/locust.log"}
+    assert texts["results/sqlite/locust.log"] == "login with [secret] and [secret] failed\n"
+    assert "numpy==" in texts["versions.txt"]
+    assert "TSBENCH_PASSWORD" in texts["variables.txt"]
+    assert not [name for name, text in texts.items() if "hunter2" in text or "of-the-file" in text]
+    capsys.readouterr()
+    for words, why in (
+        (["doctor", "--bundle", str(to)], "is there already"),
+        (["doctor", str(run.parent)], "say where to"),
+        (["doctor", str(tmp_path / "none"), "--bundle", str(tmp_path / "b.zip")], "is no directory"),
+    ):
+        assert main(words) == 2
+        says(capsys.readouterr().err, why)

@@ -20,6 +20,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from tsbench import targets
+from tsbench.cli import bundle
 from tsbench.cli.listing import empty_table, show, target_names, yes_or_no
 from tsbench.cli.output import fail, say
 from tsbench.errors import UserMistake
@@ -186,10 +187,25 @@ def _is_ready(target: str) -> bool:
 _FOR_DEVELOPERS = {"all", "dev", "notebook"}
 
 
-def doctor() -> int:
+def doctor(
+    results: Annotated[
+        Path | None, typer.Argument(metavar="[RESULTS]", help="A result set whose texts go into the --bundle.")
+    ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option("--bundle", metavar="FILE.zip", help="Write what a bug's report needs, no secrets."),
+    ] = None,
+) -> int:
     """Print what this machine has and lacks for running tsbench, with a cure for each lack."""
+    if results is not None and archive is None:
+        raise UserMistake(f"{results}: say where to: tsbench doctor {results} --bundle bundle.zip")
     table, good = machine_table()
     show(table)
+    if archive is not None:
+        names = bundle.write(archive, table, results)
+        say(
+            f"wrote {archive} ({len(names)} files); look through it before you publish it: it names hosts and endpoints"
+        )
     return 0 if good else 1
 
 

@@ -136,6 +136,10 @@ class Browser:
         """Replace the text of an input field."""
         self.click(f"document.querySelector({json.dumps(selector)})")
         self.ask(f"document.querySelector({json.dumps(selector)}).select()")
+        self.write(text)
+
+    def write(self, text: str) -> None:
+        """Type a text where the cursor is."""
         self._call("Input.insertText", text=text)
 
     def download_to(self, directory: Path) -> None:
