@@ -140,3 +140,22 @@ def test_a_use_case_is_proposed_for_line_protocol_by_its_tags(
     )
     assert recording(tmp_path / "own.toml").rows == len(rows(4, 80))
     capsys.readouterr()
+
+
+def test_times_are_known_by_what_they_are_and_a_key_that_is_not_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "werte.csv").write_text(
+        "Anlage;Zeit;Druck\n" + "".join(f"A{n % 3};01.05.2026 00:{n:02}:00;{n},5\n" for n in range(60))
+    )
+    assert main(["check", str(tmp_path / "werte.csv")]) == 0
+    made = capsys.readouterr()
+    says(made.out, 'time = "Zeit"', "tags = {  }")
+    says(made.err, "all rows are taken for one series; if a column names it, say --key COLUMN, one of Anlage")
+    assert main(["check", str(tmp_path / "werte.csv"), "--key", "Anlage"]) == 0
+    made = capsys.readouterr()
+    says(made.out, 'tags = { Anlage = "Anlage" }')
+    assert "one series" not in made.err
+    (tmp_path / "none.csv").write_text("a;b\nx1;y1\nx2;y2\n")
+    assert main(["check", str(tmp_path / "none.csv")]) == 2
+    says(complaint(capsys.readouterr().err), "no column looks like a time; say --time COLUMN")

@@ -13,6 +13,7 @@ from rich.table import Table
 from tsbench.cli.learning import expect_writable
 from tsbench.cli.output import stderr, stdout
 from tsbench.errors import UserMistake, require
+from tsbench.text import shortened
 from tsbench.units import NS_PER_S, format_duration, format_time
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tsbench.workload.world import World
 
 
+_MOST_HINT = 300
 _ROWS = 200_000
 """Rows by which a use case is proposed."""
 
@@ -81,6 +83,10 @@ def _propose(
     lines = measurement_and_tags(file, _ROWS) if is_lines(file) and key is None else None
     given = recording(frame, time=time, key=key, tags=tags, zone=zone, lines=lines)
     text = mapped(file, given, zone)
+    texts = ", ".join(name for name, dtype in frame.schema.items() if str(dtype) == "String" and name != given.time)
+    if not given.keys and texts:
+        hint = f"tsbench: all rows are taken for one series; if a column names it, say --key COLUMN, one of {texts}"
+        stderr.print(shortened(hint, _MOST_HINT), markup=False, highlight=False, soft_wrap=True)
     if out is None:
         stdout.print(text, markup=False, highlight=False, soft_wrap=True, end="")
         note = f"tsbench: put this into a file beside {file.name} (--out town.toml), look through it, and check that"

@@ -153,7 +153,17 @@ def _time_column(frame: pl.DataFrame) -> str:
     for name in frame.columns:
         if _TIMELIKE.fullmatch(name.strip()):
             return name
+    for name, dtype in frame.schema.items():
+        if dtype == pl.String and _are_times(frame[name].drop_nulls().head(100)):
+            return name
     raise UserMistake(f"no column looks like a time; say --time COLUMN, one of {', '.join(frame.columns[:20])}")
+
+
+def _are_times(texts: pl.Series) -> bool:
+    try:
+        return not texts.is_empty() and recorded_files.times(texts, "UTC").null_count() == 0
+    except (ValueError, pl.exceptions.PolarsError):
+        return False
 
 
 def _times(column: pl.Series, zone: str) -> pl.Series:
