@@ -250,6 +250,8 @@ WRONG_SETTINGS = [
     ],
 )
 def test_a_wrong_setting_is_named(target: str, settings: dict[str, str], said: str, tmp_path: Path) -> None:
+    if said.startswith("unknown variable"):  # the server says so, whose start is looked at by its driver
+        pytest.importorskip("MySQLdb", reason="mysqlclient is not installed; pip install 'tsbench[mysql]'")
     with pytest.raises(UserMistake) as caught:
         TARGETS[target].new_server(tmp_path / "server", settings).start()
     if "is not installed" in str(caught.value):

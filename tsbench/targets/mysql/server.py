@@ -12,7 +12,7 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tsbench.errors import Broken, UserMistake
+from tsbench.errors import Broken, UserMistake, require
 from tsbench.servers import unprivileged
 from tsbench.servers.managed import ManagedServer
 from tsbench.servers.process import NotReady, ServerProcess
@@ -130,6 +130,7 @@ class _Server(ManagedServer):
         return {"PATH": _PATH, "LC_ALL": "C", "TMPDIR": str(self.place)}
 
     def _ready(self) -> None:
+        require("MySQLdb", "mysql")
         import MySQLdb  # noqa: PLC0415 - settings are checked without it
 
         from tsbench.targets.mysql import login  # noqa: PLC0415
