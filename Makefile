@@ -97,6 +97,7 @@ release: venv
 
 check-install: venv
 	.ci/install-without-compiler
+	.ci/install-without-compiler wheel
 
 # A compiler must not be needed. mysqlclient is left out: it has no wheels for Linux. hdrhistogram, the tests' reference,
 # has none for Linux on ARM, so that pyproject.toml excepts it there. A load worker's lock has the same versions as the whole

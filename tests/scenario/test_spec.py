@@ -136,7 +136,8 @@ def test_the_last_of_two_overrides_wins(tmp_path: Path) -> None:
             [("duckdb", 20, 3), ("duckdb", 20, 4)],
         ),
         ('"world.scale" = [1, 2]\nworld.seed = [3, 4]', "world.scale=9", [("sqlite", 9, 3), ("sqlite", 9, 4)]),
-        ('"world.scale" = [1, 2]\nworld.seed = [3, 4]', "world={ scale = 9 }", [("sqlite", 9, 1)]),
+        ('"world.scale" = [1, 2]\nworld.seed = [3, 4]', "world={ scale = 9 }", [("sqlite", 9, 3), ("sqlite", 9, 4)]),
+        ('"world.scale" = [1, 2]', "world={ seed = 9, scale = 5 }", [("sqlite", 5, 9)]),
     ],
 )
 def test_an_override_takes_the_place_of_its_axis(

@@ -122,7 +122,8 @@ def _unvary(document: dict[str, Any], key: str, chosen: Any) -> None:
         return
     kept: dict[str, list[Any]] = {}
     for name, values in ((pairs[0][0], [value for _, value in pairs]) for pairs in axes(varied)):
-        if f"{name}.".startswith(f"{key}."):
+        inner = name.removeprefix(f"{key}.")
+        if name == key or (inner != name and isinstance(chosen, dict) and value_at(chosen, inner) is not None):
             continue
         tables = [value for value in values if isinstance(value, dict)]
         if key.startswith(f"{name}."):
