@@ -346,9 +346,9 @@ PLUGINS = ROOT / "docs" / "plugins.md"
 def test_the_file_of_a_target_runs_as_it_stands(tmp_path: Path) -> None:
     block, _ = (text for path, language, text in BLOCKS if language == "python" and path == PLUGINS)
     (tmp_path / "mydb.py").write_text(block, encoding="utf-8")
-    ((_, *words),) = (words for words in COMMANDS if "--plugin" in words)
-    scenario, *options = [str(ROOT / word) if word.startswith("scenarios/") else word for word in words[1:]]
-    command = Command(tmp_path, "tsbench", "run", scenario, *options, "--set", "drive.duration=3s")
+    ((_, _, scenario, *options),) = (words for words in COMMANDS if "--plugin" in words)
+    words = ["run", str(ROOT / scenario), *options, "--set", "drive.duration=3s", "--set", "world.scale=10"]
+    command = Command(tmp_path, "tsbench", *words)
     code = command.wait()
     expect_checked(only(tmp_path, "results/*-quickstart/mydb"), code, command.stderr)
 

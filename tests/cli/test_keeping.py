@@ -46,6 +46,7 @@ def change(record: dict[str, Any], statement: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_other_data_a_changed_value_and_a_deleted_row_are_named_and_the_file_goes_with_cleanup(place: Path) -> None:
     kept, record = kept_by(place)
     says(refused(place, kept, "--set", "world.scale=6"), "world.scale is 6, and it was loaded with 5")

@@ -90,6 +90,7 @@ def test_a_locked_table_fails_its_cell_and_the_next_one_is_run(place: Path, own_
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_locked_file_fails_the_run_at_the_limit(place: Path) -> None:
     file = place / "x.db"
     words = ("--endpoint", f"sqlite://{file}")
@@ -105,6 +106,7 @@ def test_a_locked_file_fails_the_run_at_the_limit(place: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.postgres
+@pytest.mark.nightly
 def test_a_helper_process_obeys_the_limits_of_its_run(place: Path, own_server: PostgresServer) -> None:
     path = scenario(place)
     overrides = ("target.name=postgres", "timeout.create=5s", f"target.endpoint={own_server.endpoint}")
@@ -145,6 +147,7 @@ def test_an_external_server_lost_while_it_is_measured_leaves_figures_and_the_nex
 
 @pytest.mark.slow
 @pytest.mark.postgres
+@pytest.mark.nightly
 def test_a_server_of_ours_that_died_is_named_and_the_next_cell_is_run(place: Path, embedded: None) -> None:
     command = started(place, *POSTGRES, "--set", "load.window=100h", cells=(TWO_CELLS,))
     command.until_phase("load")

@@ -37,6 +37,7 @@ def text_of_report(results: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.postgres
+@pytest.mark.nightly
 def test_an_answer_of_a_server_begins_arrives_and_is_converted(tmp_path: Path, postgres_endpoint: str) -> None:
     summary = run(tmp_path, large(name="postgres", endpoint=postgres_endpoint))
     assert (summary["answers"]["wrong"], summary["answers"]["checked"] > 1) == (0, True)

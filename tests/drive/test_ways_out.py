@@ -119,6 +119,7 @@ def test_the_run_time_begins_with_the_first_user_however_long_the_workers_take_t
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_bare_run_says_what_it_leaves_at_its_endpoint(place: Path) -> None:
     endpoint = f"sqlite://{place / 'own.db'}"
     run = Bare(place, "-u", "1", "-r", "1", "-t", "2s", "--endpoint", endpoint)
@@ -128,6 +129,7 @@ def test_a_bare_run_says_what_it_leaves_at_its_endpoint(place: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_that_ends_in_its_warm_up_has_measured_nothing_and_says_so(place: Path) -> None:
     code, status, summary = Bare(place, "-u", "2", "-r", "2", "-t", "2s", "--warmup", "30s").ended()
     assert (code, status["state"], summary["validity"]["state"]) == (1, "complete", "inconclusive")
@@ -136,6 +138,7 @@ def test_a_run_that_ends_in_its_warm_up_has_measured_nothing_and_says_so(place: 
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_lost_worker_is_named(place: Path) -> None:
     run = Bare(place, "-u", "4", "-r", "4", "-t", "600s", "--processes", "2")
     run.until_measured()
@@ -175,6 +178,7 @@ def test_a_port_that_is_taken_is_one_line_and_ends_the_workers_too(place: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_killed_master_takes_its_workers_with_it(place: Path) -> None:
     run = Bare(place, "-u", "4", "-r", "4", "-t", "600s", "--processes", "2")
     run.until_measured()
@@ -183,6 +187,7 @@ def test_a_killed_master_takes_its_workers_with_it(place: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_killed_locust_leaves_a_status_and_no_data(place: Path) -> None:
     run = Bare(place, "-u", "4", "-r", "4", "-t", "600s")
     run.until_measured()
@@ -199,6 +204,7 @@ def test_a_killed_locust_leaves_a_status_and_no_data(place: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.postgres
+@pytest.mark.nightly
 def test_a_killed_helper_process_is_named_and_what_was_measured_is_kept(
     place: Path, postgres_server: PostgresServer
 ) -> None:
@@ -214,6 +220,7 @@ def test_a_killed_helper_process_is_named_and_what_was_measured_is_kept(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_workers_that_never_come_end_the_run_in_time(place: Path) -> None:
     run = Bare(place, "-u", "2", "-t", "2s", "--master", "--expect-workers-max-wait", "2")
     code, status = run.command.wait(), content(next(place.rglob("status.json")))
@@ -234,6 +241,7 @@ def test_ctrl_c_while_waiting_for_workers_is_no_traceback(place: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_worker_whose_master_was_killed_ends_at_once_and_not_with_0(place: Path) -> None:
     port, env = str(free_port()), {"TSBENCH_CLUSTER_SECRET": "0123456789abcdef0123456789abcdef"}
     master = Bare(place, "-u", "4", "-r", "4", "-t", "600s", "--master", "--master-bind-port", port)
@@ -278,6 +286,7 @@ def test_ctrl_c_ends_the_measuring_and_the_checks_follow(place: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.nightly
 def test_ctrl_c_while_checking_keeps_what_was_measured(place: Path, number: signal.Signals) -> None:
     run = Bare(place, "-u", "4", "-r", "4", "-t", "600s", "--scale", "20", "--load-window", "96h")
     run.until_measured()
