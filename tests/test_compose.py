@@ -314,6 +314,7 @@ def until(condition: Callable[[], object], log: Path) -> None:
 
 
 @pytest.mark.netns
+@pytest.mark.slow
 def test_the_published_page_answers_with_a_login_and_takes_workers_that_know_the_secret(containers: Containers):
     assert not containers.is_healthy("master")
     containers.start("master")
@@ -334,6 +335,7 @@ def test_the_published_page_answers_with_a_login_and_takes_workers_that_know_the
 
 
 @pytest.mark.netns
+@pytest.mark.slow
 def test_the_health_check_sees_a_page_that_nobody_else_can_reach(containers: Containers):
     containers.start("master", "--web-host", "127.0.0.1", TSBENCH_WEB_PASSWORD_FILE="")
     until(lambda: "Starting web interface" in containers.log("master").read_text(), containers.log("master"))

@@ -111,6 +111,7 @@ OF_INFLUX = chosen(
     "manipulation",
     [*OF_INFLUX, *chosen(influxdb.MANIPULATIONS, "a text in place of a number, in another month")],
 )
+@pytest.mark.slow
 def test_a_manipulation_in_influxdb_18_is_found_and_located(
     influx_18: str, tmp_path: Path, manipulation: Manipulation[Any]
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_manipulation_in_influxdb_18_is_found_and_located(
 
 @getattr(pytest.mark, "influxdb-2")
 @pytest.mark.parametrize("manipulation", OF_INFLUX)
+@pytest.mark.slow
 def test_a_manipulation_in_influxdb_2_is_found_and_located(
     influx_2: str, tmp_path: Path, manipulation: Manipulation[Any]
 ) -> None:
@@ -147,6 +149,7 @@ def test_a_manipulation_in_sqlite_is_found_and_located(
 
 @pytest.mark.mysql
 @pytest.mark.parametrize("manipulation", OF_SQL)
+@pytest.mark.slow
 def test_a_manipulation_in_mysql_is_found_and_located(
     mysql_server: Callable[[str], Server], tmp_path: Path, manipulation: Manipulation[Any]
 ) -> None:
@@ -164,6 +167,7 @@ def test_a_manipulation_in_mysql_is_found_and_located(
         for layout in [["per-point", "per-value", "bucketed"][number % 3] if one in mongodb.STRUCTURE else "bucketed"]
     ],
 )
+@pytest.mark.slow
 def test_a_change_of_a_documents_structure_is_found_and_located(
     mongodb_endpoint: str, tmp_path: Path, layout: str, manipulation: Manipulation[Any]
 ) -> None:
@@ -179,23 +183,27 @@ FEW = CONTROLS[::3]
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("control", FEW, ids=lambda c: c.name)
+@pytest.mark.slow
 def test_untouched_data_in_postgres_are_not_accused(postgres_endpoint: str, tmp_path: Path, control: Control) -> None:
     assert control.accused_by("postgres", "btree", postgres_endpoint, tmp_path) == set()
 
 
 @getattr(pytest.mark, "influxdb-1.8")
 @pytest.mark.parametrize("control", FEW, ids=lambda c: c.name)
+@pytest.mark.slow
 def test_untouched_data_in_influxdb_18_are_not_accused(influx_18: str, tmp_path: Path, control: Control) -> None:
     assert control.accused_by("influxdb1", "tags", influx_18, tmp_path) == set()
 
 
 @getattr(pytest.mark, "influxdb-2")
 @pytest.mark.parametrize("control", FEW, ids=lambda c: c.name)
+@pytest.mark.slow
 def test_untouched_data_in_influxdb_2_are_not_accused(influx_2: str, tmp_path: Path, control: Control) -> None:
     assert control.accused_by("influxdb2", "tags", influx_2, tmp_path) == set()
 
 
 @getattr(pytest.mark, "influxdb-1.8")
+@pytest.mark.slow
 def test_rows_that_were_written_beside_lastpoint_queries_are_not_accused(influx_18: str, tmp_path: Path) -> None:
     """InfluxDB 1.8 may show a point without some fields while it is being written: it must be whole afterwards."""
     target = TARGETS["influxdb1"]

@@ -203,6 +203,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Stand, Gold]:
 
 
 @pytest.mark.parametrize("name", IN_QUERIES)
+@pytest.mark.slow
 def test_a_defect_in_a_query_is_found(large: tuple[Stand, Gold], name: str) -> None:
     stand, gold = large
     kinds, spoil = IN_QUERIES[name]
@@ -457,6 +458,7 @@ IN_WRITES: dict[str, tuple[Sender, dict[int, Fate], set[str]]] = {
 
 
 @pytest.mark.parametrize("name", IN_WRITES)
+@pytest.mark.slow
 def test_a_defect_in_writes_is_found(tmp_path: Path, name: str) -> None:
     sender, fates, expected = IN_WRITES[name]
     stand = small(tmp_path, "cpu-only", fates, sender)

@@ -329,6 +329,7 @@ class Defective:
 
 
 @pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.slow
 def test_a_question_that_is_asked_in_a_wrong_way_is_found(stored: Stand, name: str) -> None:
     kind, right, wrong = DEFECTS[name]
     answers = stored.asked(stored.gold(), [kind], 12, Defective(stored.schema, right, wrong))

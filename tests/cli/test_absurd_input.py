@@ -162,6 +162,7 @@ WORDS += [
 
 @settings(examples(100), suppress_health_check=WIDE)
 @given(words=st.lists(st.one_of(st.sampled_from(WORDS), VALUES), min_size=1, max_size=6))
+@pytest.mark.slow
 def test_any_command_line_ends_in_output_or_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:

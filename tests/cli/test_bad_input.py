@@ -229,6 +229,7 @@ def test_a_secret_in_a_comment_is_refused_because_the_file_is_kept_with_the_resu
 
 @pytest.mark.parametrize("url", [LEAKS[0], LEAKS[1], LEAKS[4]])
 @pytest.mark.parametrize("how", ["--endpoint", "--host", "TSBENCH_ENDPOINT", "LOCUST_HOST"])
+@pytest.mark.slow
 def test_bare_locust_refuses_a_secret_wherever_an_endpoint_is_given(
     place: Path, warm_locust: WarmLocust, url: str, how: str
 ) -> None:

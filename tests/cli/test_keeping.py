@@ -132,6 +132,7 @@ def test_ctrl_c_in_a_run_that_was_to_keep_its_database_keeps_none(place: Path) -
         (("--set", "target.cold=true"), "target.cold restarts the server"),
     ],
 )
+@pytest.mark.slow
 def test_what_cannot_be_kept_is_refused_before_anything_starts(place: Path, words: tuple[str, ...], what: str) -> None:
     command = started(place, "--keep", *words)
     assert command.wait() == 2, command.stderr

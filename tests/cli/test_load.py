@@ -86,6 +86,7 @@ def expect_stored(target: str, endpoint: str, spec: WorldSpec) -> None:
             assert gold.check(query, rows, quiet=True) is None
 
 
+@pytest.mark.slow
 def test_a_generated_file_and_its_world_on_the_fly_store_the_same_points(
     place: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_generated_file_and_its_world_on_the_fly_store_the_same_points(
         expect_stored(target, endpoint, spec)
 
 
+@pytest.mark.slow
 def test_measurements_that_turn_up_in_the_middle_get_their_tables(place: tuple[str, str], tmp_path: Path) -> None:
     target, endpoint = place
     world = ("--use-case", "devops", "--scale", "3", "--end", "2016-01-01T01:00:00Z")
@@ -140,6 +142,7 @@ def test_a_line_of_nonsense_is_named_and_all_before_it_is_stored(
 
 
 @pytest.mark.parametrize("place", [TARGETS[2], TARGETS[3]], indirect=True)
+@pytest.mark.slow
 def test_what_a_run_of_load_made_is_removed_by_cleanup(
     place: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -328,6 +331,7 @@ def test_mistakes_are_one_line(
         ("cpu,id=a v=1 2000000000", "the table 'tags' would have the column 'id' twice; rename the tag or field"),
     ],
 )
+@pytest.mark.slow
 def test_a_table_that_cannot_be_made_is_refused_before_the_old_one_is_dropped(
     place: tuple[str, str], line: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -355,6 +359,7 @@ def test_a_table_that_cannot_be_made_is_refused_before_the_old_one_is_dropped(
         (f"{'m' * 65},h=a v=1 2000000000", "of a table's name here; rename the measurement"),
     ],
 )
+@pytest.mark.slow
 def test_a_name_that_is_too_long_for_a_database_is_refused_and_not_cut(
     place: tuple[str, str], line: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,6 +50,7 @@ ON_POSTGRES = [pytest.param(program, marks=pytest.mark.postgres) for program in 
 
 
 @pytest.mark.parametrize("place", SERVED, indirect=True)
+@pytest.mark.slow
 def test_their_queries_are_asked_and_reported_under_their_labels(
     place: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

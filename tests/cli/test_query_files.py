@@ -87,6 +87,7 @@ def test_two_targets_are_compared_and_the_rows_stand_side_by_side(
     assert rows[0] != rows[1]
 
 
+@pytest.mark.slow
 def test_databases_that_agree_with_each_other_and_not_with_the_world_have_other_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,6 +111,7 @@ def test_databases_that_agree_with_each_other_and_not_with_the_world_have_other_
 
 
 @pytest.mark.parametrize("place", SERVED, indirect=True)
+@pytest.mark.slow
 def test_queries_are_timed_counted_and_reported(
     place: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,7 @@ def started(place: Path, name: str, target: str) -> tuple[Command, str]:
         pytest.param("influxdb2", marks=getattr(pytest.mark, "influxdb-2")),
     ],
 )
+@pytest.mark.slow
 def test_a_started_server_takes_a_load_stops_at_ctrl_c_and_has_the_data_when_it_starts_again(
     tmp_path: Path, target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,6 +27,7 @@ DATABASES = sorted(TARGETS.keys() - {"null"})
 
 
 @pytest.mark.parametrize("target", DATABASES)
+@pytest.mark.slow
 def test_the_files_to_start_from_are_good_ones(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm_locust: WarmLocust
 ) -> None:

@@ -150,6 +150,7 @@ def bytes_of(path: Path) -> int:
     return 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_a_bare_locustfile_stores_its_first_data_leaves_nothing_running(place: Path) -> None:
     file = str(REPOSITORY / "locustfiles" / "sqlite.py")
     words = ["--headless", "-u", "1", "-t", "1s", "--load-window", "600d", "--scale", "1000"]

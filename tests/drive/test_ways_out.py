@@ -164,6 +164,7 @@ def test_a_run_that_lost_all_workers_ends_by_itself_and_is_summarised(place: Pat
     assert summary["measured"]["ops"]["write-1"]["count"] > 10
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_one_line_and_ends_the_workers_too(place: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -329,6 +330,7 @@ def test_options_that_cannot_work_are_named_before_anything_is_written(place: Pa
 
 
 @pytest.mark.root
+@pytest.mark.slow
 def test_a_full_disk_while_measuring_ends_the_run_with_1(place: Path) -> None:
     small = place / "small"
     small.mkdir()
@@ -357,6 +359,7 @@ def test_a_full_disk_while_measuring_ends_the_run_with_1(place: Path) -> None:
         subprocess.run(["umount", str(small)], check=True)
 
 
+@pytest.mark.slow
 def test_more_workers_than_series_are_refused_in_one_line_with_the_cure(place: Path) -> None:
     run = Bare(place, "-u", "4", "-r", "4", "-t", "2s", "--processes", "4", "--scale", "2")
     assert run.command.wait() == 2

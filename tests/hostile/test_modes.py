@@ -20,6 +20,7 @@ BEGIN, END = "<!-- who gets what: made by tests/hostile/test_modes.py -->\n", "<
 
 
 @pytest.mark.parametrize("name", ["postgres", "mongodb", "http", "mysql"])
+@pytest.mark.slow
 def test_the_page_says_what_an_attacker_gets_in_each_mode(
     certificates: Certificates, request: pytest.FixtureRequest, name: str
 ) -> None:

@@ -187,6 +187,7 @@ def test_a_server_that_shows_another_certificate_a_moment_later_gets_nothing(cer
 # --- anything
 
 
+@pytest.mark.slow
 def test_random_legal_packets_get_no_file_and_no_password() -> None:
     command = [sys.executable, "-m", "tests.hostile.mysql", "--dialogues", "150"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)

@@ -202,6 +202,7 @@ def test_a_damaged_log_is_one_line(mixed: Path, tmp_path: Path, capsys: pytest.C
         ("compare", "{set}/postgres-btree", "{set}/postgres-brin", "--json", "{out}/c.json"),
     ],
 )
+@pytest.mark.slow
 def test_where_no_room_is_left_old_files_stay_and_none_is_half(mixed: Path, tmp_path: Path, words: tuple[str, ...]):
     out = tmp_path / "out"
     filled = [shlex.quote(word.format(set=mixed, out=out)) for word in words]

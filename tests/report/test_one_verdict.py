@@ -104,6 +104,7 @@ def verdicts(results: Path, compared: str) -> dict[str, set[str]]:
 @pytest.mark.parametrize(
     ("name", "rounds", "p99_ms", "change", "words"), SITUATIONS, ids=[one[0] for one in SITUATIONS]
 )
+@pytest.mark.slow
 def test_all_outputs_say_the_same(
     tmp_path: Path, name: str, rounds: int, p99_ms: float, change: dict[str, Any], words: set[str], capsys: Any
 ) -> None:

@@ -184,6 +184,7 @@ COMMANDS = (
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
 @pytest.mark.parametrize("harm", ["a time that no calendar has", "a name that is no UTF-8"])
+@pytest.mark.slow
 def test_harms_that_once_ended_in_a_traceback(
     tmp_path: Path, words: tuple[str, ...], harm: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -178,6 +178,7 @@ PLACES = {f.__name__: f for f in (postgres, influxdb1, influxdb2, mongodb, sqlit
 # --- every target -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_record_of_a_killed_run_is_enough_to_remove_all_that_it_created(server: Place, tmp_path: Path) -> None:
     results = stored(tmp_path, server.endpoint, server.target)
     assert server.names()
@@ -189,6 +190,7 @@ def test_the_record_of_a_killed_run_is_enough_to_remove_all_that_it_created(serv
     assert server.names() == []
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_while_it_created_tables_leaves_nothing(server: Place, tmp_path: Path) -> None:
     results = stored(tmp_path, server.endpoint, server.target)
     path = only(results, "*/env.json")
@@ -201,6 +203,7 @@ def test_a_run_that_was_killed_while_it_created_tables_leaves_nothing(server: Pl
 
 
 @pytest.mark.parametrize("server", [*IN_CONTAINERS, MONGODB], indirect=True)
+@pytest.mark.slow
 def test_what_others_stored_in_the_same_place_stays(server: Place, tmp_path: Path) -> None:
     results = stored(tmp_path, server.endpoint, server.target)
     before = server.names()
@@ -213,6 +216,7 @@ def test_what_others_stored_in_the_same_place_stays(server: Place, tmp_path: Pat
 
 
 @pytest.mark.parametrize("server", IN_CONTAINERS, indirect=True)
+@pytest.mark.slow
 def test_a_place_that_was_there_before_the_run_stays(server: Place, tmp_path: Path) -> None:
     earlier = stored(tmp_path / "earlier", server.endpoint, server.target)
     results = stored(tmp_path / "later", server.endpoint, server.target)
@@ -227,6 +231,7 @@ def test_a_place_that_was_there_before_the_run_stays(server: Place, tmp_path: Pa
 
 
 @pytest.mark.parametrize("server", [POSTGRES, INFLUXDB2, MONGODB], indirect=True)
+@pytest.mark.slow
 def test_tables_of_a_later_run_are_not_those_of_an_earlier_one(server: Place, tmp_path: Path) -> None:
     earlier = stored(tmp_path / "earlier", server.endpoint, server.target)
     stored(tmp_path / "later", server.endpoint, server.target)

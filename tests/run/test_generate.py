@@ -134,6 +134,7 @@ def test_a_pipe_that_nobody_reads_is_not_waited_for_and_one_that_is_read_gets_th
     assert (tmp_path / "copy").read_bytes() == written()
 
 
+@pytest.mark.slow
 def test_standard_output_gets_the_points():
     code = "from tests.run.test_generate import *\nwith output('-') as out: generate(SPEC, END_NS, 'influx', out)\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=Path(__file__).parents[2])

@@ -102,6 +102,7 @@ def complaint(run: RunDir, spec: RunSpec) -> str:
 
 
 @pytest.mark.parametrize("name", [*FILES])
+@pytest.mark.slow
 def test_each_part_of_a_process_file_may_be_gone_or_odd(run: RunDir, spec: RunSpec, name: str) -> None:
     told = 0
     for place, whole in changed(json.loads((run / name).read_text())):

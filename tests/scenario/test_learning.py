@@ -109,6 +109,7 @@ def test_what_is_simulated_is_near_to_what_was_recorded(learned: Learned) -> Non
 
 
 @pytest.mark.parametrize("name", ["m.csv", "m.csv.gz", "m.parquet", "m.tsv"])
+@pytest.mark.slow
 def test_a_file_is_learned_written_and_run(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     frame, path = meters(6), tmp_path / name
     if name.endswith(".parquet"):

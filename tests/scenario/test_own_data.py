@@ -360,6 +360,7 @@ def test_recorded_points_are_stored_and_asked_right_or_refused_on_every_database
     assert checks["writes"]["state"] == "valid", checks["writes"]
 
 
+@pytest.mark.slow
 def test_a_run_has_all_of_the_recording_and_ends_when_it_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

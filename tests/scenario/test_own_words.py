@@ -48,6 +48,7 @@ def test_own_words_are_answered_and_checked_on_every_database(
     assert answers_of_a_run(text, tmp_path, capsys)["counts"]["checked"] >= 60
 
 
+@pytest.mark.slow
 def test_answers_without_gold_are_said_to_be_unchecked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gold = 'gold = "SELECT site, max(rpm) FROM pump GROUP BY site"\n'
     assert gold in TEXT
@@ -180,6 +181,7 @@ def stand(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return request.param, Stand(of, target, layout, f"{request.param}://{place}/x.db", 90).load()
 
 
+@pytest.mark.slow
 def test_wrong_texts_are_found_and_those_that_only_look_different_are_not(stand: tuple[str, Stand]) -> None:
     _, on = stand
     found = {}

@@ -39,6 +39,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 def test_a_server_and_its_sessions_take_any_path(
     kind: str, place: Path, own_server: Callable[[Server], Server]
 ) -> None:

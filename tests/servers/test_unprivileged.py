@@ -248,6 +248,7 @@ def test_a_strict_umask_of_root_keeps_no_server_from_its_files(tmp_path: Path, s
 )
 @pytest.mark.parametrize("parent", ["", "private"])
 @pytest.mark.root
+@pytest.mark.slow
 def test_influxdb_runs_as_nobody_wherever_its_directory_and_its_program_are(
     version: str,
     parent: str,

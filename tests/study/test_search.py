@@ -73,6 +73,7 @@ def test_a_flat_curve_ends_at_once_and_a_rising_one_at_its_limits() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.05])
+@pytest.mark.slow
 def test_noise_moves_the_end_by_no_more_than_a_doubling(noise: float) -> None:
     near, loss = 0, []
     for seed in range(200):

@@ -98,6 +98,7 @@ def expect_right(checks: dict[str, Any]) -> None:
     assert (checks["answers"]["state"], checks["answers"]["counts"]["wrong"]) == ("valid", 0)
 
 
+@pytest.mark.slow
 def test_a_target_of_a_package_is_listed_driven_and_checked(tmp_path: Path) -> None:
     env = installed(tmp_path, filedb="filedb:TARGET")
     says(tsbench(env, "list", "targets")[1], "filedb", "wal, clustered", "questdb")
@@ -106,6 +107,7 @@ def test_a_target_of_a_package_is_listed_driven_and_checked(tmp_path: Path) -> N
     assert packages["filedb"] == "1.0"
 
 
+@pytest.mark.slow
 def test_a_use_case_of_a_package_is_listed_shown_and_run(tmp_path: Path) -> None:
     env = installed(tmp_path, "pumps = filedb:PUMPS\n", filedb="filedb:TARGET")
     says(tsbench(env, "list", "use-cases")[1], "pumps", "of the package filedb")
@@ -121,6 +123,7 @@ def test_a_use_case_of_a_package_is_listed_shown_and_run(tmp_path: Path) -> None
         ("filedb:__file__", "filedb:__file__ is not the path of a file pumps.toml"),
     ],
 )
+@pytest.mark.slow
 def test_a_use_case_that_cannot_be_used_is_named(where: str, why: str, tmp_path: Path) -> None:
     env = installed(tmp_path, f"pumps = {where}\n", filedb="filedb:TARGET")
     code, _, err = tsbench(env, "run", scenario(tmp_path, "sqlite", "pumps", "means"))
@@ -129,6 +132,7 @@ def test_a_use_case_that_cannot_be_used_is_named(where: str, why: str, tmp_path:
     assert tsbench(env, "list", "use-cases")[0] == 0
 
 
+@pytest.mark.slow
 def test_a_file_is_a_plugin_in_every_process_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "filedb.py").write_text(FILE)
     env = {**os.environ}
@@ -147,6 +151,7 @@ def test_a_file_is_a_plugin_in_every_process_of_a_run(tmp_path: Path) -> None:
     assert tsbench(env, "run", words[0])[0] == 2, "without --plugin it is unknown"
 
 
+@pytest.mark.slow
 def test_a_plugin_that_loses_writes_is_invalid(tmp_path: Path) -> None:
     (tmp_path / "liar.py").write_text(LIES)
     checks, _ = run({**os.environ}, tmp_path, scenario(tmp_path, "liar"), "--plugin", str(tmp_path / "liar.py"))
@@ -199,6 +204,7 @@ def test_an_import_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.Monk
         ("filedb:NEWER", "filedb:NEWER is written for version 99 of the interface, and this tsbench has 1"),
     ],
 )
+@pytest.mark.slow
 def test_one_that_cannot_be_used_is_named_and_others_do_not_suffer(where: str, why: str, tmp_path: Path) -> None:
     env = installed(tmp_path, filedb=where)
     code, out, _ = tsbench({**env, "COLUMNS": "400"}, "list", "targets")

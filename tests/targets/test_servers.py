@@ -150,6 +150,7 @@ time.sleep(99)
 
 
 @of(tuple(kind for kind in KINDS if kind.mark in {"postgres", "mongodb", "influxdb-1.8"}))
+@pytest.mark.slow
 def test_no_process_outlives_a_killed_parent(tmp_path: Path, kind: Kind) -> None:
     """One of each kind: PostgreSQL, two programs, one program."""
     command = [sys.executable, "-c", STARTED, kind.target, str(tmp_path / "server"), json.dumps(kind.settings)]
@@ -199,6 +200,7 @@ LOGINS = {
 
 
 @pytest.mark.parametrize("mark", [pytest.param(mark, marks=getattr(pytest.mark, mark)) for mark in LOGINS])
+@pytest.mark.slow
 def test_a_login_is_needed_where_the_server_wants_one(
     own_server: Callable[[Any], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str
 ) -> None:
@@ -249,6 +251,7 @@ WRONG_SETTINGS = [
         for mark, target, settings, said in WRONG_SETTINGS
     ],
 )
+@pytest.mark.slow
 def test_a_wrong_setting_is_named(target: str, settings: dict[str, str], said: str, tmp_path: Path) -> None:
     if said.startswith("unknown variable"):  # the server says so, whose start is looked at by its driver
         pytest.importorskip("MySQLdb", reason="mysqlclient is not installed; pip install 'tsbench[mysql]'")

@@ -229,6 +229,7 @@ def test_a_secret_that_could_be_guessed_is_refused() -> None:
         (["--master"], {"TSBENCH_CLUSTER_SECRET_FILE": "/no"}, "TSBENCH_CLUSTER_SECRET_FILE=/no cannot be read"),
     ],
 )
+@pytest.mark.slow
 def test_a_master_or_worker_without_a_secret_ends_before_it_listens(
     warm_locust: WarmLocust, tmp_path: Path, words: list[str], variables: dict[str, str], answer: str
 ) -> None:

@@ -140,6 +140,7 @@ def wait_for(condition, limit_s: float = PATIENCE_S) -> None:
 
 
 @pytest.mark.parametrize("blind", [False, True], ids=["one file system", "two file systems"])
+@pytest.mark.slow
 def test_two_hosts_give_the_same_totals_as_one_process_would(hosts, tmp_path, server, blind):
     summary, code, log = distributed(hosts, tmp_path, server, blind=blind)
     assert "Traceback" not in log
@@ -183,6 +184,7 @@ def medians_ms(results: Path) -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 def test_workers_on_other_hosts_have_the_kernels_stamps(hosts, tmp_path, server):
     took = tmp_path / "took.txt"
     with door(hosts[0], server, took, DELAY_MS, f"{NETWORK}.1") as port:

@@ -37,6 +37,7 @@ SEEN = """JSON.stringify({
 
 
 @pytest.mark.chromium
+@pytest.mark.slow
 def test_a_ramp_is_seen_moving_in_every_tab_and_its_report_opens(
     served: Callable[..., Served], chromium: Browser, tmp_path: Path
 ) -> None:

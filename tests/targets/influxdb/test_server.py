@@ -29,6 +29,7 @@ VERSIONS = [pytest.param(v, marks=getattr(pytest.mark, f"influxdb-{v}")) for v i
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("cold", [None, "10m"])
+@pytest.mark.slow
 def test_what_a_server_of_ours_has_at_rest_is_in_shards_and_not_in_the_log(
     own_server: Callable[[Any], Any], tmp_path: Path, version: str, cold: str | None
 ) -> None:

@@ -81,6 +81,7 @@ def filled(
         yield Filled(session, layout, world)
 
 
+@pytest.mark.slow
 def test_a_window_is_looked_up_by_key(filled: Filled) -> None:
     filled.session.run([Statement('UPDATE "tags" SET "id" = "id" + 1000 WHERE "id" = 5')])
     found, touched = filled.asked(Stored(filled.cpu, filled.world.time_ns(150), filled.world.time_ns(152)))

@@ -103,6 +103,7 @@ print("done")
 
 
 @pytest.mark.mariadb
+@pytest.mark.slow
 def test_users_in_greenlets_wait_without_threads_and_leave_no_call_behind(
     mysql_server: Callable[[str], MariadbServer | MysqlServer],
 ) -> None:

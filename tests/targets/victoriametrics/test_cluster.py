@@ -188,6 +188,7 @@ def fill(session: Session) -> None:
 
 
 @pytest.mark.victoria
+@pytest.mark.slow
 def test_all_nodes_are_asked_and_copies_count_once(cluster: VictoriaCluster) -> None:
     with closing(TARGET.connect(cluster.endpoint, FIELDS)) as session:
         fill(session)
