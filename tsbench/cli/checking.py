@@ -83,9 +83,10 @@ def _propose(
     lines = measurement_and_tags(file, _ROWS) if is_lines(file) and key is None else None
     given = recording(frame, time=time, key=key, tags=tags, zone=zone, lines=lines)
     text = mapped(file, given, zone)
-    texts = ", ".join(name for name, dtype in frame.schema.items() if str(dtype) == "String" and name != given.time)
-    if not given.keys and texts:
-        hint = f"tsbench: all rows are taken for one series; if a column names it, say --key COLUMN, one of {texts}"
+    texts = [name for name, dtype in frame.schema.items() if str(dtype) == "String" and name != given.time]
+    if texts and not given.keys:
+        one_of = f"if a column names it, say --key COLUMN, one of {', '.join(texts)}"
+        hint = f"tsbench: all rows are taken for one series; {one_of}"
         stderr.print(shortened(hint, _MOST_HINT), markup=False, highlight=False, soft_wrap=True)
     if out is None:
         stdout.print(text, markup=False, highlight=False, soft_wrap=True, end="")

@@ -26,7 +26,6 @@ from tsbench.cli.running import REPEAT, run, show_cleaned
 from tsbench.cli.setup import doctor, init, servers
 from tsbench.errors import Broken, UserMistake
 from tsbench.servers.interrupts import stoppable
-from tsbench.targets import registry
 from tsbench.text import CONTROL, printable_line, shortened
 
 if TYPE_CHECKING:
@@ -124,7 +123,9 @@ def _common(
     for path in plugin or ():
         plugins.add(path)
     if plugin:
-        registry.expect_files()
+        from tsbench.targets.registry import expect_files
+
+        expect_files()
 
 
 app.command()(run)

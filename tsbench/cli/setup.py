@@ -20,7 +20,6 @@ from rich.markup import escape
 from rich.text import Text
 
 from tsbench import targets
-from tsbench.cli import bundle
 from tsbench.cli.listing import empty_table, show, target_names, yes_or_no
 from tsbench.cli.output import fail, say
 from tsbench.errors import UserMistake
@@ -202,6 +201,8 @@ def doctor(
     table, good = machine_table()
     show(table)
     if archive is not None:
+        from tsbench.cli import bundle
+
         names = bundle.write(archive, table, results)
         say(
             f"wrote {archive} ({len(names)} files); look through it before you publish it: it names hosts and endpoints"

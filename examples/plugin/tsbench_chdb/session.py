@@ -79,13 +79,15 @@ class ChdbSession(OpSession[Any]):
     def __init__(self, connection: Any, path: Path, timeout_s: float) -> None:
         super().__init__(timeout_s)
         self._connection, self._path, self._lock, self._is_open = connection, path, new_lock(), True
-        self._may_commit = False
+        self._may_commit, self._limit_s = False, 0.0
 
     def begin(self, timeout_s: float) -> Any:
         self._lock.acquire()
         self._may_commit = False
         try:
-            self._connection.query(f"SET max_execution_time = {max(timeout_s, 0.001):.3f}")
+            if timeout_s != self._limit_s:  # a statement of its own, which ops of the same limit are spared
+                self._connection.query(f"SET max_execution_time = {max(timeout_s, 0.001):.3f}")
+                self._limit_s = timeout_s
         except RuntimeError as error:
             self._lock.release()
             raise OpError(Outcome.FAILED, "connection", f"chDB: {one_line(error)}") from error
