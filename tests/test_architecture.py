@@ -44,7 +44,6 @@ SHARED_BY_TARGETS = {
     "session",
     "sql",
     "sql_session",
-    "sql_trucks",
     "target",
 }
 """Modules of `targets/` that are not databases."""

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from tests import validation
 from tests.validation import column, worlds
-from tests.validation_page import Column, page, read
+from tests.validation_page import KINDS, Column, page, read
 from tsbench.model import Aggregated, Raw, Window
 from tsbench.targets.base import Unsupported
 from tsbench.targets.registry import TARGETS
-from tsbench.workload.queries import QUERIES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,8 +60,8 @@ def test_wrong_and_unsupported_answers_are_in_the_table_beside_right_ones(
 
 
 def test_columns_that_are_not_asked_anew_stay_with_their_reasons_versions_and_days() -> None:
-    cells = dict.fromkeys(QUERIES, "100")
-    refused = dict.fromkeys(QUERIES, "unsupported: no such engine")
+    cells = dict.fromkeys(KINDS, "100")
+    refused = dict.fromkeys(KINDS, "unsupported: no such engine")
     places = [(name, layout) for name, target in TARGETS.items() if target.durable for layout in target.schemas]
     columns = [
         Column(

@@ -18,16 +18,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from tests.validation_page import Column, page, read
+from tests.validation_page import KINDS, Column, page, read
 from tsbench.check.answers import Answers, ask
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Window
+from tsbench.scenario.use_case import built_in_cases
 from tsbench.targets.registry import TARGETS
 from tsbench.testing.stand import START_NS, Stand, fitting
 from tsbench.units import NS_PER_S
-from tsbench.workload.queries import QUERIES
-from tsbench.workload.use_cases import USE_CASES
-from tsbench.workload.use_cases.iot import IOT
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
@@ -48,13 +46,13 @@ URLS = {"mongodb": "TSBENCH_TEST_MONGODB", "timescaledb": "TSBENCH_TEST_TIMESCAL
 
 def worlds() -> Iterator[tuple[World, list[str]]]:
     """Yield a world of every use case that a kind of query needs, with its kinds; each kind has one world."""
-    left = dict.fromkeys(QUERIES)
-    for name, use_case in USE_CASES.items():
-        trucks = use_case is IOT
+    left = dict.fromkeys(KINDS)
+    for name, use_case in built_in_cases().items():
+        trucks = name == "iot"
         interval_ns = (TRUCKS_INTERVAL_S if trucks else INTERVAL_S) * NS_PER_S
         scale, streams = (SCALE, 2) if use_case.tags else (1, 1)
         form = "peer" if trucks else "bounded"
-        world = World(WorldSpec(name, scale, SEED, START_NS, interval_ns, streams, form))
+        world = World(WorldSpec(name, scale, SEED, START_NS, interval_ns, streams, form, case=use_case))
         kinds = [kind for kind in fitting(world, Window(START_NS, world.time_ns(ticks_of(world)))) if kind in left]
         for kind in kinds:
             del left[kind]
@@ -147,7 +145,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=startable, default=startable, metavar="TARGET")
     known = list(dict.fromkeys(layout for name in startable for layout in TARGETS[name].schemas))
     parser.add_argument("--layouts", nargs="+", choices=known, default=[], metavar="LAYOUT", help="default: all")
-    parser.add_argument("--use-case", choices=[*USE_CASES], help="ask only the kinds of its world; default: all")
+    parser.add_argument("--use-case", choices=[*built_in_cases()], help="ask only the kinds of its world; default: all")
     parser.add_argument("--out", type=Path, default=OUT, help=f"the page (default: {OUT})")
     given = parser.parse_args()
     kept = read(given.out.read_text(encoding="utf-8")) if given.out.exists() else {}

@@ -6,12 +6,15 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tsbench.scenario.use_case import built_in_cases
 from tsbench.targets.registry import TARGETS
 from tsbench.workload.queries import QUERIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+KINDS = [*QUERIES, *(kind for case in built_in_cases().values() for kind in case.queries)]
+"""All built-in kinds of query: those of any use case, then each one's own."""
 WIDTH = 9
 """Columns of one table."""
 HEAD = """# Which queries are right where
@@ -67,7 +70,7 @@ def _table(columns: Sequence[Column], reasons: dict[str, int]) -> str:
         verdict, has_reason, reason = text.partition(": ")
         return f"{verdict} ({reasons.setdefault(reason, len(reasons) + 1)})" if has_reason else text
 
-    rows = [[kind, *(shown(each.cells.get(kind, "")) for each in columns)] for kind in QUERIES]
+    rows = [[kind, *(shown(each.cells.get(kind, "")) for each in columns)] for kind in KINDS]
     lines = [["query", *(each.name for each in columns)], ["---"] * (len(columns) + 1), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -113,7 +116,7 @@ def _read_asked(asked: re.Match[str], found: dict[str, Column]) -> None:
         one = found.setdefault(f"{target}<br>{layout}", Column(f"{target}<br>{layout}"))
         one.version, one.queries, one.day = version, int(queries), day
         if version.startswith(_REFUSED):
-            one.version, one.cells = "", dict.fromkeys(QUERIES, version.removeprefix(_REFUSED))
+            one.version, one.cells = "", dict.fromkeys(KINDS, version.removeprefix(_REFUSED))
 
 
 def _order(column: Column) -> tuple[int, int]:

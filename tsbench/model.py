@@ -350,20 +350,6 @@ class LatestBuckets(_OfFields):
 
 
 @dataclass(frozen=True, slots=True)
-class Analysis:
-    """A question whose meaning follows from its `name` (see `workload.use_cases.iot`), about the points of a window.
-
-    `of` is the key or the fleet that it is about, "" for all series.
-    """
-
-    measurement: Measurement
-    name: str
-    columns: tuple[str, ...]
-    window: Window
-    of: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Text:
     """A query in a user's own words, in one or several databases' languages.
 
@@ -441,7 +427,7 @@ class Stored:
         return ("time", *m.tags, *m.own_tags, *m.field_names, OTHERS)
 
 
-Query: TypeAlias = Raw | Aggregated | Latest | LatestBuckets | Analysis | Text | Count | Stored
+Query: TypeAlias = Raw | Aggregated | Latest | LatestBuckets | Text | Count | Stored
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,8 +11,8 @@ from hypothesis import given
 
 from tests.encode.test_line_protocol import batches
 from tests.examples import examples
+from tests.workload.test_world import CASES
 from tsbench.encode import csv as encoder
-from tsbench.workload.use_cases import USE_CASES
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def test_rows_read_back_as_the_points_that_were_written(batch):
     check(batch)
 
 
-@pytest.mark.parametrize("name", sorted(USE_CASES))
+@pytest.mark.parametrize("name", sorted(CASES))
 def test_the_rows_of_every_use_case_read_back(name):
-    world = World(WorldSpec(name, 1 if name == "replication" else 3, 1, 10**18, 10**10))
+    world = World(WorldSpec(name, 1 if name == "replication" else 3, 1, 10**18, 10**10, case=CASES[name]))
     for batch in world.batches(0, points=120, last_tick=40):
         check(batch)

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.workload.test_world import CASES
 from tsbench.encode import line_protocol
 from tsbench.model import Batch, Codes, Field, Kind, Measurement
-from tsbench.workload.use_cases import USE_CASES
 from tsbench.workload.world import World, WorldSpec
 
 # Letters that the protocol treats specially, and some that it does not.
@@ -139,10 +139,10 @@ def test_lines_read_back_as_the_points_that_were_written(batch):
     check(batch)
 
 
-@pytest.mark.parametrize("name", sorted(USE_CASES))
+@pytest.mark.parametrize("name", sorted(CASES))
 @pytest.mark.parametrize("form", ["peer", "bounded"])
 def test_the_lines_of_every_use_case_read_back(name, form):
-    world = World(WorldSpec(name, 1 if name == "replication" else 3, 1, 10**18, 10**10, form=form))
+    world = World(WorldSpec(name, 1 if name == "replication" else 3, 1, 10**18, 10**10, form=form, case=CASES[name]))
     for batch in world.batches(0, points=120, last_tick=70):
         check(batch)
 

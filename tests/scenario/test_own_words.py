@@ -106,11 +106,11 @@ GAPS = ('["n:int", "mean:float"]', "SELECT count(gap), avg(gap) FROM pump")
 DIFFERENT = ('["n:int"]', "SELECT count(DISTINCT rpm) FROM pump")
 MINUTES = (
     '["minute:int", "most:float"]',
-    "SELECT epoch_us(time_bucket(INTERVAL 1 minute, time)) // 60000000, max(temp) FROM pump GROUP BY ALL",
+    "SELECT :bucket(time, 1m) // 60000000000, max(temp) FROM pump GROUP BY ALL",
 )
 JOIN = "FROM pump m JOIN tags t ON t.id = m.tags_id"
 INSIDE = "m.time >= :start AND m.time < :end"
-MINUTE = {"sqlite": "m.time / 60000000000", "duckdb": "epoch_us(m.time) // 60000000"}
+MINUTE = ":bucket(m.time, 60s) / 60000000000"
 QUESTIONS = {
     "sites": SITES, "overall": OVERALL, "gaps": GAPS, "different": DIFFERENT, "minutes": MINUTES, "states": STATES,
 }  # fmt: skip
@@ -171,7 +171,7 @@ def stand(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     place = tmp_path_factory.mktemp(request.param)
     asked = [
         f'[[query]]\nname = "{name}-{number}"\nwindow = "7m"\nanswer = {QUESTIONS[name][0]}\n'
-        f'text.sql = """{text.replace("MINUTE", MINUTE[request.param])}"""\ngold = "{QUESTIONS[name][1]}"\n'
+        f'text.sql = """{text.replace("MINUTE", MINUTE)}"""\ngold = "{QUESTIONS[name][1]}"\n'
         for number, (name, text) in enumerate([*RIGHT, *WRONG])
     ]
     (place / "ways.toml").write_text(HEAD + "".join(asked))
@@ -198,6 +198,9 @@ def test_parameters_are_found_outside_of_quotes_and_comments() -> None:
         , ':it''s :x' from t where y > :two and z = :one"""
     assert parameters(text) == ["one", "two", "one"]
     assert filled(text, {"one": lambda: "1", "two": lambda: "$2"}).count("1") == 2
+    assert filled("x, ':bucket(a, 1m)', :bucket( t.a, 10m)", {}, lambda *what: str(what)).endswith(
+        "':bucket(a, 1m)', ('t.a', 600000000000)"
+    )
     assert "y > $2 and z = 1" in filled(text, {"one": lambda: "1", "two": lambda: "$2"})
 
 
@@ -209,7 +212,11 @@ FASTEST = 'text.sql = """\nSELECT t.site'
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ("t.site = :site\nGROUP BY 1 ORDER", "t.site = :sight\nGROUP BY 1 ORDER", "text.postgres: there is no parameter :sight; there are :start, :end, :site"),
+        ("t.site = :site\nGROUP BY 1 ORDER", "t.site = :sight\nGROUP BY 1 ORDER", "text.sql: there is no parameter :sight; there are :start, :end, :site"),
+        (":bucket(m.time, 5m)", ":bucket(m.time, 5 minutes)", "text.sql: there is no parameter :bucket; there are :start, :end, :site and :bucket(COLUMN, 10m)"),
+        (":bucket(m.time, 5m)", ":bucket(m.time, 5x)", "text.sql: "),
+        (":bucket(m.time, 5m)", ":bucket(m.time, 0s)", "text.sql: :bucket(m.time, 0s): needs a duration above 0"),
+        ('text.influxql = """\nSELECT', 'text.influxql = """\nSELECT :bucket(time, 5m),', "text.influxql: :bucket(time, 5m) is for SQL; this language has buckets of its own"),
         (FASTEST, 'text.sql = """\nDELETE FROM pump; SELECT t.site', "query.fastest.text.sql: it is more than one statement"),
         (FASTEST, 'text.sql = """\nDROP TABLE pump -- SELECT t.site', "it begins with DROP; a query begins with SELECT"),
         (FASTEST, 'text.sql = """\nWITH x AS (DELETE FROM pump m RETURNING *) SELECT t.site', "it may write (DELETE)"),
@@ -247,9 +254,9 @@ def test_a_mistake_in_a_text_is_one_line_with_key_and_cure(old: str, new: str, w
         ("SELECT site, max(rpm) FROM pump", "SELECT site, FROM, max(rpm) FROM pump", "query.fastest.gold: Parser Error"),
         ("SELECT site, max(rpm) FROM pump", "SELECT max(rpm) FROM pump", "gold: it has 1 columns (max(rpm)) instead of 2"),
         ("SELECT site, max(rpm) FROM pump", "SELECT site, max(rpm) FROM read_csv('/etc/passwd')", "query.fastest.gold: "),
-        ("text.sqlite", "text.duckdb2", "text.duckdb2"),
+        ("text.sql", "text.duckdb2", "text.duckdb2"),
         (FASTEST, 'text.questdb2 = """\nSELECT t.site', "text.questdb2"),
-        ("text.sql = ", "text.postgres = ", "query.fastest: it has no text.sqlite or text.sql"),
+        ("text.sql = ", "text.postgres = ", "query.site-minutes: it has no text.sqlite or text.sql"),
     ],
 )  # fmt: skip
 def test_gold_and_texts_are_tried_before_anything_starts(old: str, new: str, why: str, tmp_path: Path) -> None:

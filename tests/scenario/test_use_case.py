@@ -256,6 +256,8 @@ def expect_one_line(text: str, change: tuple[str, str], why: str, place: Path) -
     assert "\n" not in str(caught.value)
 
 
+MODEL = 'of = ["A7", "B2", "C"], weights = [8, 1, 1], per = "site"'
+MORE = ' }\nmore = { within = "model", of = { A7 = ["a"], '
 STATES = (PUMPS.parent / "states.toml").read_text(encoding="utf-8")
 
 
@@ -575,7 +577,25 @@ def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, obje
         ("normal = [1450, 20]", "normal = 5", "rpm.normal: must be a list"),
         ("min = -20", "min = 200", "min: must be below max"),
         ('stays = "20m"', "stays = 20", "needs a unit; write for example '20s'"),
-        ("entropy = 12", 'entropy = 12, stays = "1m"', "stays: belongs to of"),
+        ("entropy = 12", 'entropy = 12, stays = "1m"', "stays: belongs to of and uniform"),
+        ("entropy = 12", "entropy = 12, changes = 0.5", "changes: belongs to of and uniform"),
+        ('stays = "20m"', 'stays = "20m", changes = 0.5', "changes: needs no stays"),
+        ("entropy = 12", 'entropy = 12, edge = "clamp"', "edge: belongs to walk"),
+        ("walk = 0.1, first = 40, min = -20", 'walk = 0.1, edge = "clamp"', "edge: needs min and max"),
+        ("entropy = 12", 'entropy = 12, steps = "uniform"', "steps: belongs to walk"),
+        ("entropy = 12", "entropy = 12, truncate = true", "truncate: needs decimals; say how many stay"),
+        ("first = 40", "first = [40, 20]", "first: needs [least, most]"),
+        ('per = "site"', 'within = "site"', "within: belongs to lists by the values of that tag"),
+        ('of = ["A7", "B2", "C"], weights = [8, 1, 1], per = "site"', "of = { x = ['a'] }", "within: belongs to lists"),
+        (MODEL, "of = { x = ['a'] }, within = 'sight'", "tags.model.within: 'sight' is no tag above it"),
+        (MODEL, "of = { x = ['a'] }, within = 'site'", "tags.model.within: 'site' has no list of values"),
+        (MODEL, MODEL + MORE + 'C = ["c"] }', "tags.more.of: has no list for 'B2' of 'model'"),
+        (MODEL, MODEL + MORE + 'B2 = ["b", "b"], C = ["c"] }', "tags.more: of: needs different texts"),
+        (MODEL, MODEL + MORE + 'B2 = [], C = ["c"] }', "tags.more.of"),
+        (MODEL, MODEL + MORE + 'B2 = ["b"], C = ["c"], D = ["d"] }', "tags.more.of: 'model' is never 'D'; there are"),
+        ("[[query]]", "[form.pear]\n[[query]]", "form"),
+        ("[[query]]", "[form.peer]\nlate = 2.0\n[[query]]", "late: must be at most 1"),
+        ("[[query]]", "[form.peer]\nlatte = 0.1\n[[query]]", "latte: unknown key; did you mean 'late'?"),
         ("entropy = 12", "entropy = 12, first = 1", "first: belongs to walk and counter"),
         ("rpm * 0.12", "rpn * 0.12", "power: is: there is no field 'rpn'; did you mean 'rpm'?"),
         ("rpm * 0.12", "rpm.x", "cannot be used: there are + - * /"),
@@ -612,7 +632,11 @@ def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, obje
         ('of = "valve"', 'of = "valves"', "there is no measurement 'valves'; did you mean 'valve'?"),
         ('name = "newest"', 'name = "hourly"', "query: 'hourly' stands twice"),
         ("open = { uniform = [0, 100]", "open = { uniform = [100, 0]", "needs [least, most]"),
-        ('side = { of = ["in", "out"] }', 'side = { number = "x{}" }', "the key, and tags with per, are in [tags]"),
+        (
+            'side = { of = ["in", "out"] }',
+            'side = { number = "x{}" }',
+            "and tags with per or within, are in [tags]",
+        ),
         ("decimals = 2 }", "decimals = 2", "not TOML"),
     ],
 )

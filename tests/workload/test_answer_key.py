@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from tsbench.model import (
     Aggregated,
-    Analysis,
     Count,
     Latest,
     LatestBuckets,
@@ -86,7 +85,7 @@ def _answer(query: Query, batch: Batch, *, keeps: bool) -> list[tuple[Any, ...]]
         found = list(newest.values())
     if isinstance(query, Raw | Latest):
         return [(t, *([h] if key else []), *(f[n] for n in query.fields)) for t, h, f in found]
-    assert not isinstance(query, Analysis | Text), "the key in memory knows none"
+    assert not isinstance(query, Text), "the key in memory knows none"
     groups: dict[tuple[Any, ...], list[dict[str, float]]] = defaultdict(list)
     for t, host, f in found:
         time = [] if query.bucket_ns is None else [t - t % query.bucket_ns]

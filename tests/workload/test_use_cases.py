@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.workload.test_world import spec
+from tests.workload.test_world import CASES, spec
 from tsbench.model import Kind
-from tsbench.workload.use_cases import USE_CASES
 from tsbench.workload.world import World
 
 if TYPE_CHECKING:
@@ -233,7 +232,7 @@ def test_sensordata_has_pareto_values_that_are_few_whole_numbers_with_a_long_tai
     assert len(np.unique(values)) < 0.02 * len(values)
 
 
-@pytest.mark.parametrize("name", sorted(USE_CASES))
+@pytest.mark.parametrize("name", sorted(CASES))
 def test_every_use_case_says_in_a_sentence_what_it_is(name):
-    assert USE_CASES[name].name == name
-    assert len(USE_CASES[name].doc) > 20
+    assert CASES[name].name == name
+    assert len(CASES[name].doc) > 20

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tsbench.workload.use_cases import USE_CASES
+from tsbench.scenario.use_case import built_in_cases
 from tsbench.workload.world import Disorder, World, WorldSpec
 
 if TYPE_CHECKING:
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
     from tsbench.model import Batch
 
+CASES = built_in_cases()
 START_NS = 1_451_606_400 * 10**9
 TEN_S = 10 * 10**9
 
 
 def spec(use_case: str = "devops", scale: int = 7, seed: int = 1, **more: Any) -> WorldSpec:
-    return WorldSpec(use_case, 1 if use_case == "replication" else scale, seed, START_NS, TEN_S, **more)
+    scale = 1 if use_case == "replication" else scale
+    return WorldSpec(use_case, scale, seed, START_NS, TEN_S, **{"case": CASES.get(use_case), **more})
 
 
 def rows(batches: Iterable[Batch]) -> list[str]:
@@ -51,7 +53,7 @@ DISORDERS = st.sampled_from(
 )
 WORLDS = st.builds(
     spec,
-    use_case=st.sampled_from(sorted(USE_CASES)),
+    use_case=st.sampled_from(sorted(CASES)),
     scale=st.integers(1, 12),
     seed=st.integers(0, 2**64),
     form=st.sampled_from(["peer", "bounded"]),
@@ -144,7 +146,7 @@ def test_the_points_of_a_seed_are_these_on_every_machine():
     """Goldens: the data of a published result must stay the same in later versions."""
     found = {
         name: fingerprint(rows(World(spec(name, seed=123, decimals=6)).batches(0, points=100, last_tick=30)))[:16]
-        for name in USE_CASES
+        for name in CASES
     }
     assert found == GOLDEN
 
@@ -190,7 +192,7 @@ def test_only_the_chosen_measurements_are_given():
 
 
 def test_columns_have_the_declared_types_and_every_tag_covers_every_series():
-    for name in USE_CASES:
+    for name in CASES:
         world = World(spec(name))
         for batch in world.batches(0, points=64, last_tick=9):
             assert batch.time_ns.dtype == np.int64

@@ -15,7 +15,6 @@ from tsbench.check.torn_reads import TornReads, judged, not_whole
 from tsbench.errors import one_line
 from tsbench.model import (
     Aggregated,
-    Analysis,
     LatestBuckets,
     OpError,
     Raw,
@@ -298,7 +297,7 @@ def _at_tick(query: Query, gold: Gold, *, after_ns: int) -> Query:
     match query:
         case LatestBuckets():
             return replace(query, before_ns=moved(query.before_ns))
-        case Raw() | Aggregated() | Analysis() | Text():
+        case Raw() | Aggregated() | Text():
             window = Window(moved(query.window.start_ns), moved(query.window.start_ns) + query.window.length_ns)
             inside = gold.loaded.start_ns <= window.start_ns and window.end_ns <= gold.loaded.end_ns
             return replace(query, window=window) if inside else query

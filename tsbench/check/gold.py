@@ -18,10 +18,8 @@ from tsbench.check.own_texts import OwnTextTracker
 from tsbench.check.points import EVER_NS, NEVER_NS, SURE, end_of_writes, slabs
 from tsbench.check.questions import Names, Question, pack_rows, packed_answer
 from tsbench.check.rows import NewestTracker, RowTracker, StoredTracker
-from tsbench.check.trucks import TruckTracker
 from tsbench.model import (
     Aggregated,
-    Analysis,
     Latest,
     LatestBuckets,
     Outcome,
@@ -210,8 +208,6 @@ class Gold:
                 return Aggregated, query.measurement.name, query.bucket_ns
             case LatestBuckets():
                 return replace(query, before_ns=0)
-            case Analysis():
-                return Analysis, query.name, query.window
             case Text():
                 return Text, query.measurement.name
             case Latest():
@@ -244,7 +240,6 @@ class Gold:
         of_several: dict[type, Callable[[Any, Names], Tracker]] = {
             LatestBuckets: NewestBucketTracker,
             Latest: NewestTracker,
-            Analysis: TruckTracker,
             Text: OwnTextTracker,
         }
         kind = type(first.query)

@@ -81,7 +81,7 @@ class GoldSql:
         def moment(time_ns: int) -> str:
             return argument(ceil_datetime(time_ns).replace(tzinfo=None))
 
-        text = filled(query.gold, query.arguments(moment, argument))
+        text = filled(query.gold, query.arguments(moment, argument), _bucket)
         try:
             answer = self._connection.execute(text, values)
         except duckdb.Error as error:
@@ -95,3 +95,7 @@ class GoldSql:
         """Delete the file."""
         self._connection.close()
         self._place.cleanup()
+
+
+def _bucket(column: str, bucket_ns: int) -> str:
+    return f"epoch_ns({column}) // {bucket_ns} * {bucket_ns}"

@@ -63,17 +63,18 @@ def target_table() -> Table:
 
 def use_case_table() -> Table:
     """Return a table of the use cases with their measurements, fields and tags."""
-    from tsbench.workload.use_cases import USE_CASES
+    from tsbench.scenario.use_case import built_in_cases
 
     table = empty_table("use case", "measurements", "fields", "tags", "forms")
-    for name, case in USE_CASES.items():
+    cases = built_in_cases()
+    for name, case in cases.items():
         form = next(iter(case.forms))
         layouts = case.forms[form]
         fields = sum(len(layout.fields) for layout in layouts)
         names = ", ".join(layout.name for layout in layouts)
         table.add_row(name, names, str(fields), ", ".join(tag.name for tag in case.tags), ", ".join(case.forms))
     for name, point in plugins.points(plugins.USE_CASES).items():
-        if name not in USE_CASES:
+        if name not in cases:
             table.add_row(_plain(name), _plain(f"of the package {point.dist.name if point.dist else point.value}"))
     return table
 
@@ -112,11 +113,15 @@ def _examples(texts: Sequence[str]) -> str:
 
 def query_table() -> Table:
     """Return a table of the query kinds, their use cases and what they ask for."""
+    from tsbench.scenario.use_case import built_in_cases
     from tsbench.workload import queries
 
     table = empty_table("query", "use cases", "asks for")
     for name, kind in queries.QUERIES.items():
         table.add_row(name, ", ".join(kind.use_cases) if kind.use_cases else "any", kind.doc)
+    for use_case, case in built_in_cases().items():
+        for name, kind in case.queries.items():
+            table.add_row(name, use_case, kind.doc)
     return table
 
 

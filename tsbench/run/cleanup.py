@@ -26,12 +26,12 @@ from tsbench.run.standing import server_directory
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.parts import DEFAULTS
 from tsbench.scenario.spec import FileSpec, Job, RunSpec
+from tsbench.scenario.use_case import built_in_cases
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.embedded import makes_file
 from tsbench.targets import registry
 from tsbench.targets.registry import TARGETS
 from tsbench.text import listed
-from tsbench.workload.use_cases import USE_CASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -208,7 +208,8 @@ def clean_target(target: Target, endpoint: str) -> Cleaned:
 
     What contains them (a namespace, a database, a file) stays, and so do tables that files of other names made.
     """
-    worlds = [case.measurement(one) for case in USE_CASES.values() for form in case.forms.values() for one in form]
+    cases = built_in_cases().values()
+    worlds = [case.measurement(one) for case in cases for form in case.forms.values() for one in form]
     measurements = list({m.name: m for m in worlds}.values())
     if target.embedded and makes_file(endpoint):
         return Cleaned(f"nothing of tsbench is left on {endpoint}")

@@ -113,13 +113,14 @@ _CURES = {
 }
 _NAMES = {"target": "name", "world": "use_case"}
 """Keys of tables that people write as the text of their main key."""
-_NO_KEYS = {"schema_", "float", "constrained-float", "str", "int"}
+_NO_KEYS = {"schema_", "float", "constrained-float", "str", "int", "tuple[str, ...]", "dict[str,tuple[str, ...]]"}
 """Parts of pydantic's places that no file has: a field with an alias, the alternatives of a type."""
 _WANTED = {  # by pydantic's type of error
     "model_type": "a table of key = value",
     "dict_type": "a table of key = value",
     "tuple_type": "a list",
     "too_long": "a list of at most {max_length} values",
+    "too_short": "a list of at least {min_length} value",
     "string_type": "text in quotes",
     "int_type": "a whole number",
     "int_parsing_size": "a whole number of at most 4,300 digits",

@@ -10,9 +10,9 @@ from tsbench import units
 from tsbench.scenario.file_keys import FileKeys
 from tsbench.scenario.spec import INTERNAL, RunSpec
 from tsbench.scenario.types import UNIT
+from tsbench.scenario.use_case import built_in_cases
 from tsbench.targets.registry import TARGETS
 from tsbench.workload.queries import QUERIES
-from tsbench.workload.use_cases import USE_CASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,9 +27,11 @@ def json_schema(lists: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
     """
     document = _document(lists)
     parts = document["$defs"]
-    _suggest(parts["WorldPart"]["properties"]["use_case"], USE_CASES, pattern=r"\.toml$")
+    cases = built_in_cases()
+    _suggest(parts["WorldPart"]["properties"]["use_case"], cases, pattern=r"\.toml$")
     parts["TargetPart"]["properties"]["name"]["enum"] = sorted(TARGETS)
-    _suggest(parts["Op"]["properties"]["query"], QUERIES)
+    own = [kind for case in cases.values() for kind in case.queries]
+    _suggest(parts["Op"]["properties"]["query"], [*QUERIES, *own])
     needed = {name: parts[model].pop("required") for name, model in _FILLED_BY_A_MATRIX.items()}
     document["if"] = {"not": {"required": ["matrix"]}}
     document["then"] = {

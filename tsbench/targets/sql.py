@@ -16,7 +16,6 @@ from tsbench.encode import sql
 from tsbench.errors import UserMistake
 from tsbench.model import (
     Aggregated,
-    Analysis,
     Count,
     Kind,
     Latest,
@@ -28,14 +27,13 @@ from tsbench.model import (
     WriteMode,
 )
 from tsbench.targets.base import Payload, Schema, Statement, text_in
-from tsbench.targets.sql_trucks import Dialect, compile_analysis
 from tsbench.text import shortened
 from tsbench.workload.own_text import filled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from tsbench.model import Aggregate, Codes, Measurement
+    from tsbench.model import Aggregate, Codes, Measurement, Window
     from tsbench.targets.base import Command
 
 _FUNCTION: dict[Aggregate, str] = {"max": "max", "min": "min", "mean": "avg", "sum": "sum", "count": "count"}
@@ -193,8 +191,8 @@ def tables_of(measurements: Sequence[Measurement]) -> list[str]:
 # --- queries ----------------------------------------------------------------------------------------------------------
 
 
-class SqlText(Dialect):
-    """Compilation of one query."""
+class SqlText(ABC):
+    """Base of a dialect's compiler of one query. Parameters are collected in the order of their placeholders."""
 
     unique = '"time"'
     """The column by which the newest row of a series is looked up."""
@@ -206,8 +204,36 @@ class SqlText(Dialect):
     languages: tuple[str, ...] = ("sql",)
     """Languages of users' own queries that it understands (see `own_text`), its own first."""
 
+    def __init__(self) -> None:
+        self.params: list[Any] = []
+
+    def arg(self, value: Any) -> str:
+        """Add a parameter and return its placeholder."""
+        self.params.append(value)
+        return self.mark(len(self.params))
+
+    def mark(self, number: int) -> str:
+        """Return the placeholder for a parameter by its number, from 1."""
+        return "?"
+
+    @abstractmethod
+    def bound(self, time_ns: int) -> Any:
+        """Return the parameter for a bound of a window."""
+
+    @abstractmethod
+    def number_of(self, column: str, bucket_ns: int) -> str:
+        """Return the expression for the number of the bucket that contains a time, from the epoch on."""
+
+    def window(self, window: Window, table: str = "m") -> str:
+        """Return the condition that a row's time is in a window."""
+        start = self.arg(self.bound(window.start_ns))
+        return f'{table}."time" >= {start} AND {table}."time" < {self.arg(self.bound(window.end_ns))}'
+
     def _moment(self, time_ns: int) -> str:
         return self.arg(self.bound(time_ns))
+
+    def _bucket_ns(self, column: str, bucket_ns: int) -> str:
+        return f"({self.number_of(column, bucket_ns)}) * {bucket_ns}"
 
     @abstractmethod
     def bucket(self, column: str, bucket_ns: int) -> str:
@@ -256,10 +282,9 @@ class SqlText(Dialect):
                 text = self.latest(query) if query.measurement.key else self._newest(query)
             case LatestBuckets():
                 text = self._latest_buckets(query)
-            case Analysis():
-                text = compile_analysis(self, query)
             case Text():
-                text = filled(text_in(query, *self.languages), query.arguments(self._moment, self.arg))
+                arguments = query.arguments(self._moment, self.arg)
+                text = filled(text_in(query, *self.languages), arguments, self._bucket_ns)
             case Count():
                 text = f"SELECT count(*) AS points FROM {quoted(query.measurement.name)}"
             case Stored():

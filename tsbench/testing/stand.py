@@ -18,6 +18,7 @@ from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, Window, WriteMode
 from tsbench.results.ledger import read_ledgers
 from tsbench.run.bulk_load import bulk_load
+from tsbench.scenario.use_case import built_in_cases
 from tsbench.testing.oracle import Oracle
 from tsbench.units import NS_PER_S
 from tsbench.workload.queries import fit, kinds_of
@@ -55,8 +56,10 @@ UNSURE: dict[int, Fate] = {
 
 
 def world_of(use_case: str, scale: int, *, interval_s: int, streams: int = 2, **spec: Any) -> World:
-    """Return a small world."""
-    return World(WorldSpec(use_case, scale, SEED, START_NS, interval_s * NS_PER_S, streams, **spec))
+    """Return a small world of a built-in use case."""
+    interval_ns = interval_s * NS_PER_S
+    case = built_in_cases(interval_ns).get(use_case)
+    return World(WorldSpec(use_case, scale, SEED, START_NS, interval_ns, streams, case=case, **spec))
 
 
 def fitting(world: World, loaded: Window) -> list[str]:

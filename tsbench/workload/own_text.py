@@ -6,12 +6,14 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from tsbench.units import parse_duration_ns
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 
 _SKIPPED = r"""'(?:[^']|'')*'|"(?:[^"\\]|\\.|"")*"|--[^\n]*|/\*.*?\*/|::"""
-_PARAMETER = re.compile(rf"{_SKIPPED}|:([A-Za-z_]\w*)", re.DOTALL)
+_PARAMETER = re.compile(rf"""{_SKIPPED}|:bucket\(\s*([\w."]+)\s*,\s*(\w+)\s*\)|:([A-Za-z_]\w*)""", re.DOTALL)
 _WORD = re.compile(rf"{_SKIPPED}|([A-Za-z_]\w*)(\s*\()?|(;)\s*\S", re.DOTALL)
 _WRITES = frozenset("insert update delete merge into drop alter create truncate grant revoke copy".split())  # noqa: SIM905
 _READS = ("select", "with", "from", "values")
@@ -29,12 +31,22 @@ KINDS = ("time", "text", "int", "float", "bool")
 
 def parameters(text: str) -> list[str]:
     """Return the names of the parameters `:name` in a text, outside of quotes and comments."""
-    return [m[1] for m in _PARAMETER.finditer(text) if m[1]]
+    return [m[3] for m in _PARAMETER.finditer(text) if m[3]]
 
 
-def filled(text: str, values: Mapping[str, Callable[[], str]]) -> str:
-    """Return a text with its parameters replaced, in their order, by what the functions return; others stay."""
-    return _PARAMETER.sub(lambda m: values[m[1]]() if m[1] in values else m[0], text)
+def filled(text: str, values: Mapping[str, Callable[[], str]], bucket: Callable[[str, int], str] | None = None) -> str:
+    """Return a text with its parameters replaced, in their order, by what the functions return; others stay.
+
+    `bucket` returns the expression for `:bucket(COLUMN, DURATION)`, from the column and the duration in ns: the start
+    of the bucket that a time is in, as nanoseconds since 1970.
+    """
+
+    def replaced(m: re.Match[str]) -> str:
+        if m[1] and bucket is not None:
+            return bucket(m[1], parse_duration_ns(m[2]))
+        return values[m[3]]() if m[3] in values else m[0]
+
+    return _PARAMETER.sub(replaced, text)
 
 
 def pipeline(text: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -78,6 +90,12 @@ def expect_read(language: str, text: str, known: Sequence[str]) -> None:
     ValueError
         If it is not.
     """
+    buckets = [m for m in _PARAMETER.finditer(text) if m[1]]
+    if buckets and language in _EXPECT.keys() | {"influxql"}:
+        raise ValueError(f"{buckets[0][0]} is for SQL; this language has buckets of its own")
+    for m in buckets:
+        if parse_duration_ns(m[2]) <= 0:
+            raise ValueError(f"{m[0]}: needs a duration above 0")
     _EXPECT.get(language, _expect_select)(text, known)
 
 
@@ -105,7 +123,10 @@ def _expect_select(text: str, known: Sequence[str]) -> None:
     if writes := [m[1].upper() for m in tokens if m[1].lower() in _WRITES and not m[2]]:  # truncate(x, 2) is a function
         raise ValueError(f"it may write ({writes[0]}); a name of your own goes in double quotes")
     if unknown := [name for name in parameters(text) if name not in known]:
-        raise ValueError(f"there is no parameter :{unknown[0]}; there are {', '.join(f':{name}' for name in known)}")
+        buckets = " and :bucket(COLUMN, 10m)" if unknown[0] == "bucket" else ""
+        raise ValueError(
+            f"there is no parameter :{unknown[0]}; there are {', '.join(f':{name}' for name in known)}{buckets}"
+        )
 
 
 _EXPECT: dict[str, Callable[[str, Sequence[str]], None]] = {

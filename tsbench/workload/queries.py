@@ -1,8 +1,8 @@
 """The kinds of query, under the names that other benchmarks use, and the n-th query of each kind.
 
 Source: the names, windows, buckets and numbers of hosts are those of TSBS's devops queries as its code has them (its
-README differs), and those of its iot queries, whose meaning `use_cases.iot` has; the sensors' two kinds are study F's,
-the stocks' two study B's, the `raw` ones study D's.
+README differs); the sensors' two kinds are study F's, the stocks' two study B's, the `raw` ones study D's. Those about
+trucks are in `tsbench/use_cases/iot.toml`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from zlib import crc32
 
 import numpy as np
 
-from tsbench.model import Aggregated, Analysis, Condition, Latest, LatestBuckets, Query, Raw, Tagged, Text, Top, Window
+from tsbench.model import Aggregated, Condition, Latest, LatestBuckets, Query, Raw, Tagged, Text, Top, Window
 from tsbench.text import suggestion
 from tsbench.units import NS_PER_S, format_duration
 from tsbench.workload.layout import Pick, QueryKind
@@ -83,11 +83,6 @@ def own_text(pick: Pick, answer: tuple[tuple[str, str], ...], texts: tuple[tuple
     return Text(pick.measurement, answer, texts, gold, pick.window, values)
 
 
-def _analysis(pick: Pick, name: str, columns: tuple[str, ...]) -> Query:
-    of = pick.keys[0] if pick.keys else pick.tagged[0].values[0] if pick.tagged else ""
-    return Analysis(pick.measurement, name, columns, pick.window, of)
-
-
 _MINUTES = partial(buckets, aggregate="max", bucket_ns=MINUTE_NS)
 _HOURS = partial(buckets, aggregate="max", bucket_ns=HOUR_NS)
 _HOURS_BY_KEY = partial(buckets, aggregate="mean", bucket_ns=HOUR_NS, by_key=True)
@@ -98,16 +93,6 @@ _NEWEST_FIVE = partial(newest_buckets, aggregate="max", bucket_ns=MINUTE_NS, lim
 
 def _cpu(doc: str, build: Build, hours: int, *, keys: int = 0, fields: int = 0) -> QueryKind:
     return QueryKind(doc, build, hours * HOUR_NS, 0.0, keys, fields, ("cpu",), CPU_USE_CASES)
-
-
-def _truck(
-    name: str, doc: str, measurement: str, columns: str, *, length_ns: int = 0, keys: int = 0, fleet: bool = False
-) -> dict[str, QueryKind]:
-    """Return a kind of `Analysis` by its name; without a length it is about everything that was loaded."""
-    build = partial(_analysis, name=name, columns=tuple(columns.split()))
-    share = 0.0 if length_ns else 1.0
-    draws = (("fleet", 1),) if fleet else ()
-    return {name: QueryKind(doc, build, length_ns, share, keys, 0, (measurement,), ("iot",), draws=draws)}
 
 
 QUERIES: dict[str, QueryKind] = {
@@ -168,54 +153,6 @@ QUERIES: dict[str, QueryKind] = {
         measurements=("prices",),
         use_cases=("stocks",),
     ),
-    **_truck("single-last-loc", "newest place of 1 truck", "readings", "time name latitude longitude", keys=1),
-    **_truck(
-        "last-loc", "newest place of every truck of 1 fleet", "readings", "time name latitude longitude", fleet=True
-    ),
-    **_truck("low-fuel", "trucks of 1 fleet with little fuel", "diagnostics", "name fuel_state", fleet=True),
-    **_truck("high-load", "trucks of 1 fleet with much load", "diagnostics", "name current_load", fleet=True),
-    **_truck(
-        "stationary-trucks",
-        "trucks of 1 fleet that stood still, 10 minutes",
-        "readings",
-        "name velocity",
-        length_ns=10 * MINUTE_NS,
-        fleet=True,
-    ),
-    **_truck(
-        "long-driving-sessions",
-        "trucks of 1 fleet that hardly rested, 4 hours",
-        "readings",
-        "name buckets",
-        length_ns=4 * HOUR_NS,
-        fleet=True,
-    ),
-    **_truck(
-        "long-daily-sessions",
-        "trucks of 1 fleet that drove long, 24 hours",
-        "readings",
-        "name buckets",
-        length_ns=24 * HOUR_NS,
-        fleet=True,
-    ),
-    **_truck(
-        "avg-vs-projected-fuel-consumption",
-        "mean and nominal consumption per fleet",
-        "readings",
-        "fleet fuel_consumption nominal_fuel_consumption",
-    ),
-    **_truck("avg-daily-driving-duration", "mean hours of driving a day, per truck", "readings", "name hours"),
-    **_truck("avg-daily-driving-session", "mean length of drives per truck and day", "readings", "time name minutes"),
-    **_truck(
-        "avg-load", "mean share of the capacity that is loaded, per fleet and model", "diagnostics", "fleet model load"
-    ),
-    **_truck(
-        "daily-activity",
-        "mean share of the day that trucks are active, per fleet, model and day",
-        "diagnostics",
-        "time fleet model share",
-    ),
-    **_truck("breakdown-frequency", "number of breakdowns per model", "diagnostics", "model breakdowns"),
 }
 
 
@@ -262,15 +199,6 @@ def _drawn(name: str, seed: int, block: int, columns: int) -> list[list[float]]:
     stream = crc32(b"query"), crc32(name.encode()), block
     drawn: list[list[float]] = Bits(np.random.SeedSequence(seed, spawn_key=stream)).uniform(_BLOCK, columns).tolist()
     return drawn
-
-
-def analysis_columns(name: str) -> tuple[str, ...] | None:
-    """Return the columns of an analysis by its name; None for an unknown one."""
-    build = QUERIES[name].build if name in QUERIES else None
-    if not isinstance(build, partial) or build.func is not _analysis:
-        return None
-    columns: tuple[str, ...] = build.keywords["columns"]
-    return columns
 
 
 def fit(name: str, world: World, loaded: Window) -> None:

@@ -13,7 +13,6 @@ import orjson
 from tsbench.model import (
     Aggregate,
     Aggregated,
-    Analysis,
     Comparator,
     Condition,
     Latest,
@@ -134,9 +133,7 @@ class Parser:
             make, needed = _MAKERS[name]
             if content.keys() != needed or type(kind) is not str:
                 raise ValueError(f"it needs {', '.join(sorted(needed))}")
-            if name == Analysis.__name__:
-                content["columns"] = _columns_of(content["name"], content["columns"])
-            elif name == Aggregated.__name__:
+            if name == Aggregated.__name__:
                 content |= _groups_of(of, content)
             elif name == Text.__name__:
                 content |= _own_text_of(of, content)
@@ -167,14 +164,6 @@ class Parser:
         if unknown or not names:
             raise ValueError(f"{of.name} has no field {unknown[0]!r}" if unknown else "it has no fields")
         return self._fields.setdefault((of.name, names), names)
-
-
-def _columns_of(name: Any, columns: Any) -> tuple[str, ...]:
-    """Return the columns of an analysis, which its name determines."""
-    known = queries.analysis_columns(name)
-    if known is None or [*known] != columns:
-        raise ValueError(f"there is no analysis {name!r} with such columns")
-    return known
 
 
 def _groups_of(of: Measurement, content: Mapping[str, Any]) -> dict[str, Any]:
@@ -253,13 +242,8 @@ def _expect_aggregate(name: Any) -> None:
         raise ValueError(f"there is no aggregate {name!r}")
 
 
-def _expect_text(text: Any) -> None:
-    if type(text) is not str:
-        raise ValueError("of is a text")
-
-
 _CHECKED = {
-    *("measurement", "fields", "values", "by", "window", "keys", "name", "columns", "where", "tagged", "top"),
+    *("measurement", "fields", "values", "by", "window", "keys", "where", "tagged", "top"),
     *("answer", "texts", "gold"),
 }
 _CHECKS: dict[str, Callable[[Any], None]] = {
@@ -267,9 +251,8 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "bucket_ns": lambda value: None if value is None else _expect_above_zero(value),
     "limit": _expect_above_zero,
     "before_ns": lambda value: None if value is None else _expect_whole(value),
-    "of": _expect_text,
 }
-_KINDS: tuple[type[Any], ...] = (Raw, Aggregated, Latest, LatestBuckets, Analysis, Text)
+_KINDS: tuple[type[Any], ...] = (Raw, Aggregated, Latest, LatestBuckets, Text)
 _NAMES: dict[str, tuple[str, ...]] = {one.__name__: tuple(one.__dataclass_fields__) for one in _KINDS}
 _MAKERS = {one.__name__: (one, frozenset(_NAMES[one.__name__])) for one in _KINDS}
 

@@ -14,7 +14,7 @@ from tsbench.text import suggestion
 from tsbench.workload.disorder import Disorder, Shuffler
 from tsbench.workload.random_numbers import Bits
 from tsbench.workload.series import FieldSimulator, PointColumns, cut
-from tsbench.workload.use_cases import USE_CASES
+from tsbench.workload.use_cases import FILES, USE_CASES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -327,7 +327,7 @@ def _use_case(spec: WorldSpec) -> UseCase:
     """Return the spec's use case after validating all parameters."""
     use_case = case_of(spec)
     if use_case is None:
-        known = [*USE_CASES, *plugins.points(plugins.USE_CASES)]
+        known = [*USE_CASES, *FILES, *plugins.points(plugins.USE_CASES)]
         raise ValueError(f"there is no use case '{spec.use_case}'; {suggestion(spec.use_case, known)}")
     if spec.form not in use_case.forms:
         raise ValueError(f"there is no form '{spec.form}'; there are {', '.join(use_case.forms)}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tsbench.encode import sql
-from tsbench.model import Analysis, Kind, WriteMode
-from tsbench.targets.base import Payload, Statement, Unsupported
+from tsbench.model import Kind, WriteMode
+from tsbench.targets.base import Payload, Statement
 from tsbench.targets.sql import OWN_TAGS, ColumnTypes, SqlSchema, SqlText, column_names, expect_names, names, quoted
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ class _Text(SqlText):
         number = f"intDiv(toUnixTimestamp64Nano({column}), {bucket_ns})"
         return f"fromUnixTimestamp64Nano({number} * {bucket_ns}, 'UTC')"
 
-    def number_of(self, bucket_ns: int) -> str:
-        return f'intDiv(toUnixTimestamp64Nano(m."time"), {bucket_ns})'
+    def number_of(self, column: str, bucket_ns: int) -> str:
+        return f"intDiv(toUnixTimestamp64Nano({column}), {bucket_ns})"
 
     def latest(self, query: Latest) -> str:
         # argMax alone would skip rows whose value is NULL; a tuple never is.
@@ -121,8 +121,6 @@ class ChdbSchema(SqlSchema):
         )
 
     def compile(self, query: Query) -> Statement:
-        if isinstance(query, Analysis):
-            raise Unsupported("the questions about trucks are not written for chDB")
         return _Text().statement(query)
 
 

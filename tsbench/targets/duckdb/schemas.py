@@ -39,8 +39,8 @@ class _Text(SqlText):
         # Without an origin, buckets of days and weeks begin on Monday, 2000-01-03.
         return f"time_bucket(INTERVAL '{bucket_ns // 1_000} microseconds', {column}, TIMESTAMP '1970-01-01')"
 
-    def number_of(self, bucket_ns: int) -> str:
-        return f'epoch_us(m."time") // {bucket_ns // 1_000}'
+    def number_of(self, column: str, bucket_ns: int) -> str:
+        return f"epoch_us({column}) // {bucket_ns // 1_000}"
 
     def latest(self, query: Latest) -> str:
         # One pass over the columns asked for, without a sort: there is no index to look a series up in.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tsbench.model import OTHERS, Aggregated, Analysis, Count, Kind, Latest, LatestBuckets, Query, Raw, Stored, Text
-from tsbench.targets.base import Unsupported, others_text, text_in
+from tsbench.model import OTHERS, Aggregated, Count, Kind, Latest, LatestBuckets, Query, Raw, Stored, Text
+from tsbench.targets.base import others_text, text_in
 from tsbench.targets.influxdb.influxql import duration, literal
 from tsbench.workload.own_text import filled
 
@@ -61,8 +61,6 @@ def compile_query(query: Query) -> str:
             span = _until(query.before_ns)
             buckets = _buckets(query.aggregate, query.bucket_ns, [])
             steps = [span, *_points(m, query.fields), *buckets, _PIVOT, *newest]
-        case Analysis():
-            raise Unsupported("it is not written in Flux")
         case Text():
             return filled(text_in(query, "flux"), query.arguments(moment, text_literal))
         case Count():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from tsbench.model import Aggregated, Analysis, Count, Kind, Latest, LatestBuckets, Query, Raw, Stored, Text
+from tsbench.model import Aggregated, Count, Kind, Latest, LatestBuckets, Query, Raw, Stored, Text
 from tsbench.targets.base import Unsupported, text_in
 from tsbench.workload.own_text import filled
 
@@ -48,8 +48,6 @@ def compile_query(query: Query) -> str:
         case LatestBuckets():
             select, where = _aggregates(query), _before(query.before_ns)
             rest = [_by_time(query.bucket_ns), f"ORDER BY time DESC LIMIT {int(query.limit)}"]
-        case Analysis():
-            return _analysis(query)
         case Text():
             return filled(text_in(query, "influxql"), query.arguments("{}ns".format, text_literal))
         case Count() if len(m.fields_to_count) > 1:
@@ -68,33 +66,6 @@ def compile_query(query: Query) -> str:
     lines = [f"SELECT {select}", f"FROM {quoted(m.name)}"]
     lines += [f"WHERE {' AND '.join(where)}"] if where else []
     return "\n".join([*lines, *rest])
-
-
-def _analysis(query: Analysis) -> str:
-    """Return the text of a question about trucks (`workload.use_cases.iot` says what it means)."""
-    tag = "name" if query.name == "single-last-loc" else "fleet"
-    where = " AND ".join([*_window(query), f"{quoted(tag)} = {text_literal(query.of)}"])
-    source = f"FROM {quoted(query.measurement.name)} WHERE {where}"
-    by_name = 'GROUP BY "name"'
-    match query.name:
-        case "single-last-loc" | "last-loc":  # a condition on a field is that it is there, too
-            there = '"latitude" > -1000 AND "longitude" > -1000'
-            return f'SELECT "latitude", "longitude"\n{source} AND {there}\n{by_name} ORDER BY time DESC LIMIT 1'
-        case "low-fuel":
-            newest = f'SELECT last("fuel_state") AS "fuel_state" {source} {by_name}'
-            return f'SELECT "fuel_state"\nFROM ({newest})\nWHERE "fuel_state" < 0.1\n{by_name}'
-        case "stationary-trucks":
-            mean = f'SELECT mean("velocity") AS "velocity" {source} {by_name}'
-            return f'SELECT "velocity"\nFROM ({mean})\nWHERE "velocity" < 1\n{by_name}'
-        case "long-driving-sessions" | "long-daily-sessions":
-            buckets = f'SELECT mean("velocity") AS mean {source} GROUP BY time(10m), "name" fill(none)'
-            counts = " ".join(['SELECT count(mean) AS "buckets"', f"FROM ({buckets})", "WHERE mean > 1", by_name])
-            above = 22 if query.name == "long-driving-sessions" else 60
-            return f'SELECT "buckets"\nFROM ({counts})\nWHERE "buckets" > {above}\n{by_name}'
-        case _:
-            raise Unsupported(
-                "its steps, over trucks, days or runs of buckets, or with a tag as a number, are not written"
-            )
 
 
 def _count_of_nullable(m: Measurement) -> str:
@@ -146,7 +117,7 @@ def _groups(query: Aggregated) -> list[str]:
     return [f"GROUP BY {_names(query.by)}"] if query.by else []
 
 
-def _window(query: Raw | Aggregated | Analysis) -> list[str]:
+def _window(query: Raw | Aggregated) -> list[str]:
     return [f"time >= {query.window.start_ns}ns", f"time < {query.window.end_ns}ns"]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tsbench.encode.bson_columns import FIELD, MEASUREMENT, NS_PER_MS, POINT, TAGS, TIME, VALUE
 from tsbench.encode.bson_hours import HOUR, HOUR_MS, KEY, POINTS
 from tsbench.encode.sql import EPOCH
-from tsbench.model import Aggregated, Analysis, Count, Latest, LatestBuckets, Raw, Stored, Text
+from tsbench.model import Aggregated, Count, Latest, LatestBuckets, Raw, Stored, Text
 from tsbench.targets.base import Statement, Unsupported, text_in
 from tsbench.workload.own_text import pipeline
 
@@ -43,8 +43,6 @@ class Pipeline:
                 stages = self.latest(query)
             case LatestBuckets():
                 stages = self._latest_buckets(query)
-            case Analysis():
-                raise Unsupported("it is not written as a pipeline")
             case Text():
                 stages = pipeline(text_in(query, "mongodb"), _arguments(query))
             case Count():

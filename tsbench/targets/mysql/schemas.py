@@ -118,11 +118,8 @@ class MysqlText(SqlText):
         passed = f"TIMESTAMPDIFF(MICROSECOND, {_EPOCH}, {column})"
         return f"{_EPOCH} + INTERVAL {passed} DIV {width} * {width} MICROSECOND"
 
-    def number_of(self, bucket_ns: int) -> str:
-        return f'TIMESTAMPDIFF(MICROSECOND, {_EPOCH}, m."time") DIV {bucket_ns // 1_000}'
-
-    def number(self, column: str) -> str:
-        return f"({column} + 0e0)"
+    def number_of(self, column: str, bucket_ns: int) -> str:
+        return f"TIMESTAMPDIFF(MICROSECOND, {_EPOCH}, {column}) DIV {bucket_ns // 1_000}"
 
     def latest(self, query: Latest) -> str:
         """Return the text for the newest row of every series, or of some.

@@ -70,8 +70,8 @@ class PostgresText(SqlText):
         width = f"{seconds}.{rest // 1_000:06d}".rstrip("0").rstrip(".")
         return f"date_bin('{width} s', {column}, timestamptz 'epoch')"
 
-    def number_of(self, bucket_ns: int) -> str:
-        return f'floor(extract(epoch FROM m."time") / {bucket_ns // 1_000_000_000})::bigint'
+    def number_of(self, column: str, bucket_ns: int) -> str:
+        return f"floor(extract(epoch FROM {column}) * 1000000 / {bucket_ns // 1_000})::bigint"
 
     def among(self, column: str, keys: Sequence[str]) -> str:
         """Return the condition with one array parameter, so that one prepared statement serves any number of keys."""

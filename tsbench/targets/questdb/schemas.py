@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from tsbench.encode import sql
-from tsbench.model import Analysis, Kind
+from tsbench.model import Kind
 from tsbench.targets.base import Operation, Statement, Unsupported
 from tsbench.targets.http import LineSchema
 from tsbench.targets.sql import SqlText, expect_names, fields, quoted
@@ -54,8 +54,8 @@ class QuestText(SqlText):
     def bucket(self, column: str, bucket_ns: int) -> str:
         return column
 
-    def number_of(self, bucket_ns: int) -> str:
-        raise Unsupported("QuestDB has no subqueries that refer to the row outside, which these questions need")
+    def number_of(self, column: str, bucket_ns: int) -> str:
+        return f"CAST({column} AS LONG) / {bucket_ns // 1_000}"
 
     def by_bucket(self, bucket_ns: int) -> str:
         """Return the clause for buckets; aligned to the calendar, all of them begin at multiples from the epoch on."""
@@ -141,8 +141,6 @@ class QuestSchema(LineSchema):
         return LineSchema.encode_each(self, batch, points, mode)
 
     def compile(self, query: Query) -> Statement:
-        if isinstance(query, Analysis):
-            raise Unsupported("the questions about trucks are not written in QuestDB's SQL")
         return QuestText().statement(replace(query, measurement=self.prefixed(query.measurement)))
 
 

@@ -48,8 +48,8 @@ class _Text(SqlText):
     def bucket(self, column: str, bucket_ns: int) -> str:
         return f"{column} / {bucket_ns} * {bucket_ns}"
 
-    def number_of(self, bucket_ns: int) -> str:
-        return f'm."time" / {bucket_ns}'
+    def number_of(self, column: str, bucket_ns: int) -> str:
+        return f"{column} / {bucket_ns}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tsbench.model import Aggregated, Analysis, Count, Kind, Latest, LatestBuckets, Raw, Stored, Text, Top
+from tsbench.model import Aggregated, Count, Kind, Latest, LatestBuckets, Raw, Stored, Text, Top
 from tsbench.targets.base import NUMBERS, Operation, Statement, Unsupported, expect_all_fields, expect_kinds, text_in
 from tsbench.targets.http import LineSchema
 from tsbench.workload.own_text import filled
@@ -136,8 +136,6 @@ class FieldsSchema(LineSchema):
                 metric = _literal(f"{m.name}_{m.fields[0].name}")
                 count = f"sum(count_over_time({{__name__={metric}}}[{EVER}]))"
                 return _statement("/api/v1/query", {"query": count, "time": str(END_S)}, "count", m.name)
-            case Analysis():
-                raise Unsupported("MetricsQL cannot divide by a label, nor count what holds in buckets of ten minutes")
 
 
 FIELDS = FieldsSchema("fields")

@@ -1,0 +1,408 @@
+"""What a user simulates: the tags, fields and measurements of use-case files, as pydantic models."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import ConfigDict, Field, model_validator
+
+from tsbench.model import Field as Column
+from tsbench.model import Kind
+from tsbench.scenario.types import DurationNs, Part
+from tsbench.text import suggestion
+from tsbench.units import NS_PER_S
+from tsbench.workload import expressions
+from tsbench.workload.layout import Layout, Tag
+from tsbench.workload.processes import Fixed, Fresh, Lazy, Normal, Pareto, Steady, TickCount, Uniform, Walk
+from tsbench.workload.random_numbers import by_weight
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tsbench.workload.processes import Draw, Process
+    from tsbench.workload.random_numbers import Floats
+
+_PATTERN = re.compile(r"[^{}]*\{(?::0?\d{0,2}d?)?\}[^{}]*")
+_EXACT = 2.0**53
+"""Whole numbers up to this are exact as floats, in which fields are computed."""
+_DAY_NS = 86_400 * NS_PER_S
+_BELONGS = {
+    "weights": ("of",),
+    "stays": ("of", "uniform"),
+    "changes": ("of", "uniform"),
+    "first": ("walk", "counter"),
+    "steps": ("walk",),
+    "edge": ("walk",),
+}
+"""Keys of a field with the processes that have them."""
+_PROCESSES = ("walk", "normal", "uniform", "pareto", "counter", "of", "constant", "entropy", "is")
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Pair = Annotated[tuple[Number, Number], Field(strict=False)]
+Label = Annotated[str, Field(min_length=1, max_length=200)]
+Texts = Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=10_000)]
+Some = Annotated[tuple[Number, ...], Field(strict=False, min_length=1, max_length=10_000)]
+
+
+class TagPart(Part):
+    """[tags]: one tag, fixed for a series' life. Exactly one is the key: it has `number` and no `count`."""
+
+    number: str | None = None
+    """Pattern with the number of the series (the key), or of one of `count` values: `"p-{:05}"`."""
+    count: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """How many different values `number` has."""
+    of: Texts | dict[str, Texts] | None = None
+    """Values to choose from; with `within`, a list for each value of that tag."""
+    weights: Some | None = None
+    """How often each value of `of` is chosen, in proportion. Default: all alike."""
+    per: str | None = None
+    """An earlier tag whose series with one value share the value of this tag."""
+    within: str | None = None
+    """An earlier tag on which the values to choose from depend: `of = { Rome = ["r1", "r2"], Oslo = ["o1"] }`."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TagPart:
+        if (self.number is None) == (self.of is None):
+            raise ValueError("needs either number = 'p-{}' or of = ['a', 'b']")
+        if self.number is not None and not _PATTERN.fullmatch(self.number):
+            raise ValueError(f"number: '{self.number}' needs the place of the number once, {{}} or {{:05}}")
+        lists = [*self.of.values()] if isinstance(self.of, dict) else [self.of or ()]
+        if self.of is not None and (self.count or any(len({*of}) < len(of) or "" in of for of in lists)):
+            raise ValueError("of: needs different texts that are not empty, and no count")
+        if isinstance(self.of, dict) != (self.within is not None):
+            raise ValueError("within: belongs to lists by the values of that tag, such as of = { Rome = ['r1', 'r2'] }")
+        if self.within is not None and self.per is not None:
+            raise ValueError("within: needs no per; take one of the two out")
+        _expect_weights(self.weights, None if isinstance(self.of, dict) else self.of)
+        return self
+
+    @property
+    def values(self) -> tuple[str, ...] | None:
+        """All values to choose from; None for a pattern."""
+        return tuple(dict.fromkeys(chain(*self.of.values()))) if isinstance(self.of, dict) else self.of
+
+    @property
+    def is_key(self) -> bool:
+        """Whether each series has a value of its own."""
+        return self.number is not None and self.count is None
+
+    def tag(self, name: str) -> Tag:
+        """Return the tag as a world draws it."""
+        if isinstance(self.of, dict):
+            return Tag(name, within=self.within or "", choices_by=tuple(self.of.items()))
+        if self.of is not None:
+            return Tag(name, choices=self.of, weights=self.weights or (), per=self.per or "")
+        text = (self.number or "").format
+        return Tag(name, text, count=self.count or 0, numbered=self.is_key, per=self.per or "")
+
+
+def _expect_weights(weights: Sequence[float] | None, values: Sequence[Any] | None) -> None:
+    if weights is None:
+        return
+    if values is None or len(weights) != len(values):
+        raise ValueError("weights: needs one number for each value of `of`")
+    if min(weights) < 0 or not sum(weights):
+        raise ValueError("weights: must not be below 0, nor all 0")
+
+
+class FieldPart(Part):
+    """One field of a measurement: the process that makes its values, and what becomes of them."""
+
+    walk: Annotated[Number, Field(gt=0)] | None = None
+    """A random walk: the standard deviation of its step. Between `min` and `max` it is reflected."""
+    steps: Literal["normal", "uniform"] = "normal"
+    """How the steps of a walk are distributed; uniform ones lie between -`walk` and `walk`."""
+    edge: Literal["reflect", "clamp"] = "reflect"
+    """What a walk does at `min` and `max`: it bounces off, or stays until a step leads back."""
+    normal: Pair | None = None
+    """New at each point: [mean, standard deviation]."""
+    uniform: Pair | None = None
+    """New at each point: [least, most]."""
+    pareto: Pair | None = None
+    """New at each point, mostly small: [shape, least]."""
+    counter: Annotated[Number, Field(gt=0)] | None = None
+    """A sum that only rises: the mean of its step."""
+    of: Annotated[tuple[Number | bool | Label, ...], Field(strict=False, min_length=1, max_length=10_000)] | None = None
+    """Numbers, texts, or true and false, to choose from, new at each point or after `stays`."""
+    constant: Number | Pair | None = None
+    """The same for a series' life: a number, or one between [least, most] for each series."""
+    entropy: Annotated[int, Field(ge=1, le=52)] | None = None
+    """New at each point, in [0, 1): this number of random bits, which no compression can save."""
+    is_: str | None = Field(default=None, alias="is")
+    """An expression over the other fields: + - * / and a few functions."""
+    weights: Some | None = None
+    """How often each value of `of` is chosen, in proportion."""
+    stays: Annotated[DurationNs, Field(gt=0)] | None = None
+    """How long a value of `of` or `uniform` stays, in the mean."""
+    changes: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Share of the points with a new value of `of` or `uniform`, in place of `stays`."""
+    first: Number | Pair | None = None
+    """Where a walk or a counter begins, or between which. Default: anywhere between `min` and `max`, else 0."""
+    min: Number | None = None
+    max: Number | None = None
+    daily: Number | None = None
+    """Half the difference between day and night, which is added as a sine of 24 hours."""
+    decimals: Annotated[int, Field(ge=0, le=15)] | None = None
+    """Decimals that values are rounded to. Default: none are cut."""
+    truncate: bool = False
+    """Whether further decimals are cut off in place of rounding."""
+    type: Literal["float", "int"] = "float"
+    unit: str = ""
+    null: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Share of the points that lack it, chosen at random; 0 if only a form's `null` takes it. Expressions use the value
+    that they would have."""
+    hidden: bool = False
+    """Whether it serves expressions only, and is not stored."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> FieldPart:
+        given = [name for name in _PROCESSES if getattr(self, "is_" if name == "is" else name) is not None]
+        if len(given) != 1:
+            text = f"has {' and '.join(given)}" if given else "has no process"
+            raise ValueError(f"{text}; it needs exactly one of {', '.join(_PROCESSES)}")
+        if self.min is not None and self.max is not None and self.min >= self.max:
+            raise ValueError("min: must be below max")
+        for name, needs in _BELONGS.items():
+            if getattr(self, name) != type(self).model_fields[name].default and given[0] not in needs:
+                raise ValueError(f"{name}: belongs to {' and '.join(needs)}")
+        self._expect_together()
+        if self.null is not None and (self.type == "int" or self.hidden):
+            raise ValueError("null: belongs to floats that are stored; an integer has no form for it")
+        for name, pair in (("uniform", self.uniform), ("constant", self.constant), ("first", self.first)):
+            if isinstance(pair, tuple) and pair[0] >= pair[1]:
+                raise ValueError(f"{name}: needs [least, most], the first below the second")
+        if self.normal is not None and self.normal[1] <= 0:
+            raise ValueError("normal: needs [mean, standard deviation], the second above 0")
+        if self.pareto is not None and min(self.pareto) <= 0:
+            raise ValueError("pareto: needs [shape, least], both above 0")
+        _expect_weights(self.weights, self.of)
+        self._expect_labels()
+        return self
+
+    def _expect_together(self) -> None:
+        if self.stays is not None and self.changes is not None:
+            raise ValueError("changes: needs no stays; take one of the two out")
+        if self.edge == "clamp" and (self.min is None or self.max is None):
+            raise ValueError("edge: needs min and max")
+        if self.truncate and self.decimals is None:
+            raise ValueError("truncate: needs decimals; say how many stay")
+
+    def _expect_labels(self) -> None:
+        """Verify that all values of `of` are of one kind, and that texts and booleans have no keys of numbers."""
+        kinds = {type(value) if isinstance(value, bool | str) else float for value in self.of or ()}
+        if len(kinds) > 1:
+            raise ValueError("of: needs numbers alone, texts alone, or true and false")
+        if self.kind not in {Kind.TEXT, Kind.BOOL}:
+            return
+        if spaced := next(
+            (value for value in self.of or () if isinstance(value, str) and value.strip() != value), None
+        ):
+            raise ValueError(f"of: '{spaced}' begins or ends with a space, which not all databases tell apart")
+        if len({*(self.of or ())}) < len(self.of or ()):
+            raise ValueError("of: a value stands twice; say with weights how often each is chosen")
+        for name in ("null", "daily", "min", "max", "decimals"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name}: belongs to numbers, and this field holds {self.kind.value} values")
+        if self.type == "int":
+            raise ValueError("type: belongs to numbers; take it out")
+
+    @property
+    def kind(self) -> Kind:
+        """The type of the values."""
+        first = self.of[0] if self.of else None
+        if isinstance(first, bool | str):
+            return Kind.BOOL if isinstance(first, bool) else Kind.TEXT
+        return Kind(self.type)
+
+    def column(self, name: str) -> Column:
+        """Return the field as a measurement has it."""
+        texts = tuple(map(str, self.of or ())) if self.kind is Kind.TEXT else ()
+        return Column(name, self.kind, self.unit, self.null is not None, texts)
+
+    def process(self, names: tuple[str, ...], interval_ns: int) -> Process | None:
+        """Return the process of some fields with these parameters; None for an expression."""
+        if self.walk is not None:
+            return self._walk(names, self.walk)
+        if self.counter is not None:
+            return Walk(names, Uniform(0.0, 2 * self.counter), self._first())
+        chance = self.changes if self.stays is None else min(1.0, interval_ns / self.stays)
+        if chance is not None:
+            return Lazy(names, *(self.uniform or (0.0, 1.0)), chance)
+        if self.constant is not None:
+            steady: Draw = Uniform(*self.constant) if isinstance(self.constant, tuple) else Fixed(self.constant)
+            return Steady(names, steady)
+        draw = self._draw()
+        return None if draw is None else Fresh(names, draw)
+
+    def _walk(self, names: tuple[str, ...], size: float) -> Process:
+        step = Normal(0.0, size) if self.steps == "normal" else Uniform(-size, size)
+        if self.min is None or self.max is None:
+            return Walk(names, step, self._first())
+        start = Uniform(self.min, self.max) if self.first is None else self._first()
+        return Walk(names, step, start, self.min, self.max, self.edge)
+
+    def _first(self) -> Draw:
+        return Uniform(*self.first) if isinstance(self.first, tuple) else Fixed(self.first or 0.0)
+
+    def _draw(self) -> Draw | None:
+        if self.normal is not None:
+            return Normal(*self.normal)
+        if self.uniform is not None:
+            return Uniform(*self.uniform)
+        if self.pareto is not None:
+            return Pareto(*self.pareto)
+        return Uniform(0.0, 1.0) if self.of is not None or self.entropy is not None else None
+
+    def finished(self, values: Floats, day: Floats | None) -> Floats:
+        """Return a process's values, or an expression's, as the field stores them; `day` is a sine of 24 hours."""
+        if self.of is not None:
+            numbers = range(len(self.of)) if self.kind is Kind.TEXT else self.of  # of texts their indexes
+            values = np.array(numbers, dtype=np.float64)[by_weight(values, self.weights or (1.0,) * len(self.of))]
+        if self.entropy is not None:
+            values = np.floor(values * 2.0**self.entropy) / 2.0**self.entropy
+        if self.daily is not None and day is not None:
+            values = values + self.daily * day
+        if (self.min is not None or self.max is not None) and (self.edge == "reflect" or day is not None):
+            values = np.clip(values, self.min, self.max)
+        if self.type == "int":
+            return np.clip(np.rint(values), -_EXACT, _EXACT)
+        if self.truncate and self.decimals is not None:
+            cut: Floats = values.astype(np.float64)
+            if self.decimals:
+                cut *= 10.0**self.decimals
+            np.trunc(cut, out=cut)
+            if self.decimals:
+                cut /= 10.0**self.decimals
+            cut += 0.0  # without a minus before a zero
+            return cut
+        return values if self.decimals is None else np.round(values, self.decimals)
+
+
+_FINISH = {
+    name: FieldPart.model_fields[name].default
+    for name in ("decimals", "truncate", "unit", "hidden", "daily", "null", "type")
+}
+"""Keys of a field that its process does not depend on, with their defaults."""
+
+
+class MeasurementPart(Part):
+    """[[measurement]]: one measurement, of which every series has a point at each tick."""
+
+    name: str
+    tags: dict[str, TagPart] = Field(default_factory=dict)
+    """Tags of this measurement only."""
+    fields: Annotated[dict[str, FieldPart], Field(min_length=1, max_length=1_000)]
+
+    def layout(self, interval_ns: int) -> Layout:
+        """Return the measurement as a world simulates it."""
+        same: dict[FieldPart, list[str]] = {}
+        for name, part in self.fields.items():
+            same.setdefault(part.model_copy(update=_FINISH), []).append(name)
+        made = [part.process(tuple(names), interval_ns) for part, names in same.items()]
+        made += [Fresh((_LACKS + name,), Uniform(0.0, 1.0)) for name, part in self.fields.items() if part.null]
+        processes = [process for process in made if process is not None]
+        if not processes or any(part.daily is not None for part in self.fields.values()):
+            processes.append(TickCount((_CLOCK,)))
+        columns = tuple(part.column(name) for name, part in self.fields.items() if not part.hidden)
+        own = tuple(part.tag(name) for name, part in self.tags.items())
+        return Layout(self.name, columns, tuple(processes), own, partial(_derived, self.fields, self._order()))
+
+    def _order(self) -> tuple[tuple[str, expressions.Expression | None], ...]:
+        """Return the fields in an order in which each expression comes after those that it uses.
+
+        Raises
+        ------
+        ValueError
+            If an expression is none, or uses itself.
+        """
+        uses = {}
+        for name, part in self.fields.items():
+            try:
+                known = {other for other, field in self.fields.items() if field.kind is not Kind.TEXT} - {name}
+                uses[name] = (None, frozenset()) if part.is_ is None else expressions.parse(part.is_, known)
+            except ValueError as error:
+                raise ValueError(f"{name}: is: {error}") from None
+        order: dict[str, expressions.Expression | None] = {}
+        while len(order) < len(uses):
+            ready = [name for name, (_, needs) in uses.items() if name not in order and needs <= order.keys()]
+            if not ready:
+                raise ValueError(f"{next(name for name in uses if name not in order)}: is: it depends on itself")
+            order |= {name: uses[name][0] for name in ready}
+        return tuple(order.items())
+
+
+_CLOCK, _LACKS = " clock", " lacks "
+"""Names of quantities that are no fields: the ticks, and the numbers by which points lack a field (before its name)."""
+
+
+def _derived(
+    parts: Mapping[str, FieldPart],
+    order: Sequence[tuple[str, expressions.Expression | None]],
+    quantities: Mapping[str, Floats],
+    interval_ns: int,
+) -> Mapping[str, Floats]:
+    """Return all fields from the processes' quantities."""
+    day = np.sin(quantities[_CLOCK] * (2 * np.pi * interval_ns / _DAY_NS)) if _CLOCK in quantities else None
+    shape = next(iter(quantities.values())).shape
+    fields: dict[str, Floats] = {}
+    for name, expression in order:
+        values = quantities[name] if expression is None else _finite(expression, fields, shape)
+        fields[name] = parts[name].finished(values, day)
+    lacking = {name: part.null for name, part in parts.items() if part.null}
+    return fields | {
+        name: np.where(quantities[_LACKS + name] < share, np.nan, fields[name]) for name, share in lacking.items()
+    }
+
+
+def _finite(expression: expressions.Expression, fields: Mapping[str, Floats], shape: tuple[int, ...]) -> Floats:
+    with np.errstate(all="ignore"):
+        return np.broadcast_to(np.nan_to_num(expression(fields)), shape)
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class FormPart(Part):
+    """[form.peer]: what is wrong with the points of worlds with `form = "peer"`."""
+
+    late: Share = 0.0
+    """Share of the points that are sent 1 to 10 intervals late."""
+    out_of_order: Share = 0.0
+    """Share of the points that change places with the next point of their series."""
+    duplicate: Share = 0.0
+    """Share of the points that are sent twice."""
+    missing: Share = 0.0
+    """Share of the points that are never sent."""
+    lost: Share = 0.0
+    """Share of the points that are never sent, in runs: those of ten neighbouring series at once."""
+    held: Share = 0.0
+    """Share of the points that are sent late, in such runs."""
+    null: Share = 0.0
+    """Share of the points that lack one of the fields with `null`."""
+    null_tags: Share = 0.0
+    """Share of the series that lack a tag, never the key."""
+
+
+class FormsPart(Part):
+    """[form]: variants, which `world.form` chooses; `bounded`, the default, has nothing of them."""
+
+    peer: FormPart | None = None
+    """Points as other benchmarks have them."""
+
+
+def expect_lists(name: str, tag: TagPart, above: Mapping[str, TagPart]) -> None:
+    """Verify that a tag has a list for each value of the tag within which it is, one of those `above`."""
+    if tag.within is None or tag.within not in above:
+        raise ValueError(f"tags.{name}.within: '{tag.within}' is no tag above it")
+    outer, lists = above[tag.within].values, tag.of if isinstance(tag.of, dict) else {}
+    if outer is None:
+        raise ValueError(f"tags.{name}.within: '{tag.within}' has no list of values")
+    if lacking := next((value for value in outer if value not in lists), None):
+        raise ValueError(f"tags.{name}.of: has no list for '{lacking}' of '{tag.within}'")
+    if unknown := next((value for value in lists if value not in outer), None):
+        raise ValueError(f"tags.{name}.of: '{tag.within}' is never '{unknown}'; {suggestion(unknown, outer)}")
