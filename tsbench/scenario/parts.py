@@ -11,7 +11,7 @@ from tsbench import units
 from tsbench.measure.settling import LEAST_S
 from tsbench.model import WriteMode
 from tsbench.scenario.types import STEADY, DurationNs, Mode, Part, SecondsNs, SizeBytes, TimeNs, Waits, WarmupNs
-from tsbench.scenario.use_case import UseCaseFile
+from tsbench.scenario.use_case import UseCaseFile, built_in
 from tsbench.servers import cgroup
 from tsbench.units import NS_PER_S
 from tsbench.workload.world import Disorder, WorldSpec
@@ -55,7 +55,7 @@ class WorldPart(Part):
     use_case: str
     """The simulated world (`tsbench list use-cases`), or the file that describes one, such as `pumps.toml`."""
     described: SkipJsonSchema[UseCaseFile | None] = None
-    """What the file says."""
+    """What a user's file says."""
     scale: Annotated[int, Field(ge=1, le=MAX_SCALE)] = 100
     """Number of hosts or devices."""
     interval: Annotated[DurationNs, Field(gt=0)] = 10 * units.NS_PER_S
@@ -80,6 +80,11 @@ class WorldPart(Part):
     missing: Share = 0.0
     """Share of the points that are never sent."""
 
+    @property
+    def file(self) -> UseCaseFile | None:
+        """What the use case's file says, a user's or a built-in one; None if it has none."""
+        return self.described or built_in(self.use_case)
+
     def spec(self, resolution_ns: int = 1) -> WorldSpec:
         """Return the parameters of the world; never more streams than series."""
         disorder = Disorder(
@@ -96,7 +101,7 @@ class WorldPart(Part):
             decimals=self.decimals,
             disorder=disorder,
             resolution_ns=resolution_ns,
-            case=None if self.described is None else self.described.case(self.use_case, self.interval),
+            case=None if self.file is None else self.file.case(self.use_case, self.interval),
         )
 
 

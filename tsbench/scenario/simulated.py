@@ -368,7 +368,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class FormPart(Part):
-    """[form.peer]: what is wrong with the points of worlds with `form = "peer"`."""
+    """[form.peer]: defects of the points of worlds with `form = "peer"`."""
 
     late: Share = 0.0
     """Share of the points that are sent 1 to 10 intervals late."""

@@ -240,8 +240,8 @@ class RunSpec(Job):
     @property
     def kinds_with_gold(self) -> list[str]:
         """Kinds of the run's queries whose right answer is said as SQL, by the scenario or the use case."""
-        described = self.world.described.query if self.world.described else ()
-        golden = {part.name for part in (*self.query, *described) if part.gold}
+        of_file = self.world.file.query if self.world.file else ()
+        golden = {part.name for part in (*self.query, *of_file) if part.gold}
         return [op.query for op in self.queries if op.query in golden]
 
     def world_at(self) -> World:

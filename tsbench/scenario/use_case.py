@@ -161,6 +161,11 @@ def read_use_case(path: Path) -> UseCaseFile:
             raise UserMistake(explain(error, UseCaseFile, _INNER, hidden=HIDDEN)) from None
 
 
+def built_in(name: str) -> UseCaseFile | None:
+    """Return what the file of a built-in use case says; None if it has no file, or is unknown."""
+    return read_use_case(FILES[name]) if name in FILES else None
+
+
 def built_in_cases(interval_ns: int = 10 * NS_PER_S) -> dict[str, UseCase]:
     """Return the built-in use cases by name, for worlds with this interval."""
     read = {name: read_use_case(path).case(name, interval_ns) for name, path in FILES.items()}
@@ -197,7 +202,7 @@ def _path_of(name: str, place: Path) -> Path | None:
     None for what is built in, or unknown.
     """
     if not name.endswith(".toml"):
-        return None if name in USE_CASES else FILES.get(name) or plugins.use_case(name)
+        return None if name in USE_CASES or name in FILES else plugins.use_case(name)
     path = place / name
     return path if path.exists() or not Path(name).exists() else Path(name)
 
