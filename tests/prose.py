@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from tests.source import parsed
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -67,7 +69,7 @@ def source_files() -> list[Path]:
 
 def docstrings(source: str, module: str = "") -> list[Docstring]:
     """Return the docstrings of a module's source, in order, also those of attributes and constants."""
-    return list(_docstrings(ast.parse(source), module))
+    return list(_docstrings(parsed(source), module))
 
 
 def _docstrings(node: Documented, name: str) -> Iterator[Docstring]:
@@ -94,7 +96,7 @@ def comments(source: str) -> list[tuple[int, str]]:
 
 def messages(source: str) -> list[tuple[int, str]]:
     """Return (line, text) of every string that is not a docstring; of f-strings the constant parts, joined by `{}`."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     found = []
     for node in ast.walk(tree):
@@ -127,7 +129,7 @@ def functions(seed: int, count: int) -> list[tuple[str, str]]:
     every = []
     for path in sorted((ROOT / "tsbench").rglob("*.py")):
         place, source = path.relative_to(ROOT), path.read_text(encoding="utf-8")
-        nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+        nodes = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.FunctionDef)]
         every += [(f"{place}:{n.lineno}", ast.get_source_segment(source, n, padded=True) or "") for n in nodes]
     return random.Random(seed).sample(every, count)
 

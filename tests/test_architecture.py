@@ -8,6 +8,7 @@ from functools import cache
 from itertools import accumulate
 from pathlib import Path
 
+from tests.source import tree_of
 from tsbench.targets.registry import TARGETS
 
 ROOT = Path(__file__).parent.parent
@@ -60,11 +61,6 @@ KNOWN_INTRUDERS: set[tuple[str, str]] = set()
 """Imports of a database's modules by other modules than the registry, each for a reason."""
 KNOWN_TALKERS: set[str] = set()
 """Modules that still name a database in a text, which belongs into the target."""
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def modules() -> dict[str, Path]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.source import tree_of
 from tsbench.clock import Ping, Timebase, epoch_ns, offset_ns
 
 PACKAGE = Path(__file__).parents[1] / "tsbench"
@@ -32,7 +33,7 @@ def test_what_is_measured_is_timed_by_that_clock_alone(package: str) -> None:
     found = [
         f"{path}:{node.lineno}"
         for path in sorted((PACKAGE / package).rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Attribute) and node.attr in {"time", "time_ns"} and ast.unparse(node.value) == "time"
     ]
     assert found == []

@@ -25,6 +25,7 @@ from typer.main import get_command
 from tests import database_tables
 from tests.cli.support import TINY, Command, content, only
 from tests.servers.test_paths import AWKWARD
+from tests.source import tree_of
 from tests.test_compose import SERVICES
 from tsbench.cli.main import app
 from tsbench.measure.gates import parse_gate
@@ -73,7 +74,7 @@ def typed() -> Iterator[list[str]]:
         if Path((words := _split(span))[0]).name in OURS and len(words) > 1:
             yield words
     for path in sorted((ROOT / "locustfiles").glob("*.py")):
-        doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        doc = ast.get_docstring(tree_of(path)) or ""
         yield from (shlex.split(line, comments=True) for line in doc.splitlines() if line.startswith("locust "))
     for path in [*(ROOT / "scenarios").rglob("*.toml"), ROOT / "docker-compose.yml"]:
         found = re.findall(r"^# {3,}((?:tsbench|docker) .*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
@@ -364,7 +365,7 @@ def test_the_interface_of_plugins_exists_and_is_what_the_example_uses() -> None:
     used = [
         (node.module, alias.name)
         for path in (ROOT / "examples" / "plugin").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tsbench.")
         for alias in node.names
     ]

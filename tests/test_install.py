@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import PATIENCE_S, TINY
+from tests.source import tree_of
 from tsbench.cli.main import main
 from tsbench.report import PACKAGES
 
@@ -104,7 +105,7 @@ def test_no_module_needs_what_has_no_wheels() -> None:
     """
     found, own = [], {ROOT / f"tsbench/targets/mysql/{name}.py" for name in ("connection", "login", "session")}
     for path in {*(ROOT / "tsbench").rglob("*.py"), *(ROOT / "locustfiles").glob("*.py")} - own:
-        for node in ast.parse(path.read_text()).body:
+        for node in tree_of(path).body:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             found += [f"{path.relative_to(ROOT)}: {n}" for n in names if n.partition(".")[0] in NO_WHEELS.values()]

@@ -32,6 +32,7 @@ from tests.prose import (
     sample,
     source_files,
 )
+from tests.source import tree_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,7 +122,7 @@ def test_comments_and_messages_have_no_metaphors() -> None:
 
 def classes() -> dict[str, ast.ClassDef]:
     """The classes of the package and the locustfiles by name."""
-    trees = [ast.parse(read(path)) for path in source_files()]
+    trees = [tree_of(path) for path in source_files()]
     return {node.name: node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
 
 

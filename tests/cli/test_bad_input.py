@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tests.warm import WarmLocust
 
+pytestmark = pytest.mark.slow
+
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -229,7 +231,6 @@ def test_a_secret_in_a_comment_is_refused_because_the_file_is_kept_with_the_resu
 
 @pytest.mark.parametrize("url", [LEAKS[0], LEAKS[1], LEAKS[4]])
 @pytest.mark.parametrize("how", ["--endpoint", "--host", "TSBENCH_ENDPOINT", "LOCUST_HOST"])
-@pytest.mark.slow
 def test_bare_locust_refuses_a_secret_wherever_an_endpoint_is_given(
     place: Path, warm_locust: WarmLocust, url: str, how: str
 ) -> None:
@@ -311,7 +312,6 @@ def noise(path: Path) -> None:
     path.write_bytes(whole[:third] + spoilt + whole[-third:])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
@@ -413,7 +413,6 @@ def test_a_result_set_is_not_resumed_with_another_scenario(
     says(refused(capsys, "run", "tiny.toml", "--resume", "sets"), "no such result set; did you mean set?")
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("unpainted")
 def test_resuming_a_run_whose_world_began_before_now_keeps_what_is_complete(
     place: Path, capsys: pytest.CaptureFixture[str]

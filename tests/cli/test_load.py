@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 START_NS = 1_451_606_400 * 10**9
 HOUR_NS = 3_600 * 10**9
 WORLD = ("--scale", "7", "--end", "2016-01-01T01:00:00Z")
@@ -86,7 +88,6 @@ def expect_stored(target: str, endpoint: str, spec: WorldSpec) -> None:
             assert gold.check(query, rows, quiet=True) is None
 
 
-@pytest.mark.slow
 def test_a_generated_file_and_its_world_on_the_fly_store_the_same_points(
     place: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -104,7 +105,6 @@ def test_a_generated_file_and_its_world_on_the_fly_store_the_same_points(
         expect_stored(target, endpoint, spec)
 
 
-@pytest.mark.slow
 def test_measurements_that_turn_up_in_the_middle_get_their_tables(place: tuple[str, str], tmp_path: Path) -> None:
     target, endpoint = place
     world = ("--use-case", "devops", "--scale", "3", "--end", "2016-01-01T01:00:00Z")
@@ -116,7 +116,6 @@ def test_measurements_that_turn_up_in_the_middle_get_their_tables(place: tuple[s
     expect_stored(target, endpoint, WorldSpec("devops", 3, 1, START_NS, 10**10))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", [TARGETS[0], TARGETS[2], TARGETS[3]], indirect=True)
 def test_a_line_of_nonsense_is_named_and_all_before_it_is_stored(
     place: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -142,7 +141,6 @@ def test_a_line_of_nonsense_is_named_and_all_before_it_is_stored(
 
 
 @pytest.mark.parametrize("place", [TARGETS[2], TARGETS[3]], indirect=True)
-@pytest.mark.slow
 def test_what_a_run_of_load_made_is_removed_by_cleanup(
     place: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,7 +158,6 @@ def in_two_parts(data: bytes) -> bytes:
     return gzip.compress(data[:50_000]) + gzip.compress(data[50_000:])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("packed", "name"),
     [
@@ -188,7 +185,6 @@ def test_compressed_files_are_read_and_cut_ones_refused(
     says(line, "was cut", " points were acknowledged")
 
 
-@pytest.mark.slow
 def test_a_file_cut_in_a_line_loses_that_line_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = generated(tmp_path / "points")
     file.write_bytes(file.read_bytes()[:-5])  # the time that is left is a time too
@@ -210,7 +206,6 @@ def test_generate_into_load_through_a_pipe(tmp_path: Path) -> None:
         assert one.execute('SELECT count(*), count(DISTINCT "time") FROM cpu').fetchall() == [(18_000, 360)]
 
 
-@pytest.mark.slow
 def test_a_pipe_whose_writer_dies_leaves_what_came(tmp_path: Path) -> None:
     line = f"head -c 100000 {generated(tmp_path / 'points')} | {PROGRAMS}/tsbench load sqlite - --endpoint "
     line += f"sqlite://{tmp_path / 'test.db'}"
@@ -260,7 +255,6 @@ def test_a_full_disk_says_what_is_stored(tmp_path: Path) -> None:
         subprocess.run(["umount", str(small)], check=True)
 
 
-@pytest.mark.slow
 @pytest.mark.postgres
 def test_a_server_that_dies_in_a_load_is_named_with_what_was_stored(
     own_server: Callable[[PostgresServer], PostgresServer], tmp_path: Path
@@ -331,7 +325,6 @@ def test_mistakes_are_one_line(
         ("cpu,id=a v=1 2000000000", "the table 'tags' would have the column 'id' twice; rename the tag or field"),
     ],
 )
-@pytest.mark.slow
 def test_a_table_that_cannot_be_made_is_refused_before_the_old_one_is_dropped(
     place: tuple[str, str], line: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -359,7 +352,6 @@ def test_a_table_that_cannot_be_made_is_refused_before_the_old_one_is_dropped(
         (f"{'m' * 65},h=a v=1 2000000000", "of a table's name here; rename the measurement"),
     ],
 )
-@pytest.mark.slow
 def test_a_name_that_is_too_long_for_a_database_is_refused_and_not_cut(
     place: tuple[str, str], line: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,8 @@ from tsbench.run.phases import Quiet
 from tsbench.scenario.spec import Scenario
 from tsbench.units import NS_PER_S
 
+pytestmark = pytest.mark.slow
+
 HONEST = Path(__file__).parents[2] / "scenarios" / "honest-latency.toml"
 RATE, STALL_S, SECONDS = 200, 2.0, 12
 
@@ -40,7 +42,6 @@ def test_the_percentile_of_theory_is_that_of_constant_arrivals_in_a_stall():
     assert Histogram(response_ns).percentile_ns(99) / 1e9 == pytest.approx(analytic_p99_s(), rel=0.005)
 
 
-@pytest.mark.slow
 def test_response_time_shows_the_stall_as_theory_says(stalled):
     p99_s = stalled["measured"]["write"]["response_ns"]["p99"] / 1e9
     assert p99_s > 0.98 * analytic_p99_s()  # on any machine: they did wait
@@ -70,7 +71,6 @@ def test_every_scheduled_arrival_is_accounted_for(stalled):
     assert stalled["validity"]["checks"]["counts"]["state"] == "valid"
 
 
-@pytest.mark.slow
 def test_arrivals_that_no_session_came_free_for_are_dropped_not_forgotten(tmp_path):
     # one user, ops of 100 ms, 40 of them due a second: 10 a second can be done, and 2 s of overtime do 20 more
     summary = run(

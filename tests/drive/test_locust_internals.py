@@ -17,6 +17,7 @@ from packaging.version import Version
 
 from tests.cli.support import PATIENCE_S, Command, nothing_left
 from tests.drive.support import NULL_LOCUSTFILE
+from tests.source import tree_of
 from tsbench.servers.process import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +39,7 @@ PRIVATE = {
 def names(path: Path) -> set[str]:
     """The names, attributes and imports of a module's code."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Name):
             found.add(node.id)
         elif isinstance(node, ast.Attribute):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from tsbench.results.figures import OpFigures
 
+pytestmark = pytest.mark.slow
+
 ASKED = (("last-value", "query"), ("select-6h", "query"))
 SINGLE = Shape(
     cell="single-10", loop="closed", seconds=4, warmup=2, rate=50, ops=(("write-1", "write"), *ASKED), limited_by=""
@@ -268,7 +270,6 @@ def test_an_axis_of_no_bytes_at_all_has_no_fractions_of_a_byte() -> None:
     assert [str(panel.yaxis.get_major_formatter()(tick, 0)) for tick in panel.get_yticks()] == ["0"]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("painted_by_case")
 def test_the_page_shows_the_figure_as_text_once(own_study: Path) -> None:
     page = write_report(own_study).read_text(encoding="utf-8")

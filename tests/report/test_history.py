@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from tests.drive.webui.browser import Browser
 
+pytestmark = pytest.mark.slow
+
 NOISE = 0.02
 
 
@@ -34,7 +36,6 @@ def noisy(seed: int, size: int, noise: float = 0.03) -> np.ndarray:
     return np.exp(np.random.default_rng(seed).normal(0, noise, size))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [10, 25])
 def test_flat_histories_have_a_change_no_oftener_than_is_said(size: int):
     found = sum(bool(change_points(noisy(seed, size), 0.05)) for seed in range(200))
@@ -108,7 +109,6 @@ def line_of(found: History, side: str, figure: str) -> HistoryLine:
     return next(line for line in found.lines if (line.side, line.figure) == (side, figure))
 
 
-@pytest.mark.slow
 def test_a_planted_change_is_named_with_its_set_its_size_and_what_differs(one: Path, tmp_path: Path, capsys: Any):
     place = history(one, tmp_path / "results", 24, slower)
     assert main(["history", str(place), "--out", str(tmp_path / "out")]) == 0

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tests.drive.webui.browser import Browser
 
+pytestmark = pytest.mark.slow
+
 VOID = {"meta", "br", "img", "link", "hr", "input"}
 
 
@@ -62,7 +64,6 @@ def page(mixed: Path) -> str:
     return write_report(mixed).read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 def test_the_page_needs_nothing_from_anywhere(page: str):
     checker = Checker()
     checker.feed(page)
@@ -127,7 +128,6 @@ def test_details_hold_the_evidence(page: str):
         assert text in page
 
 
-@pytest.mark.slow
 def test_what_comes_from_outside_is_escaped(tmp_path: Path):
     evil = "<script>alert(1)</script>"
     ops = (("write", "write"),)
@@ -148,7 +148,6 @@ def test_what_comes_from_outside_is_escaped(tmp_path: Path):
     Checker().feed(text)
 
 
-@pytest.mark.slow
 def test_one_run_alone_has_a_page_without_comparison_and_the_same_one_again(single: Path):
     text = write_report(single).read_text(encoding="utf-8")
     assert write_report(single).read_text(encoding="utf-8") == text
@@ -166,7 +165,6 @@ def test_the_directory_of_one_run_can_be_reported_on_its_own(mixed: Path, tmp_pa
     assert "<h3>postgres-btree</h3>" in path.read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("unpainted")
 def test_damaged_files_are_told_and_the_rest_is_shown(mixed: Path, tmp_path: Path):
     copy = tmp_path / "copy"
@@ -226,7 +224,6 @@ def longest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(make_results(tmp_path_factory.mktemp("longest") / "r", shapes))
 
 
-@pytest.mark.slow
 @pytest.mark.chromium
 @pytest.mark.parametrize("width", [1_300, 390])
 def test_nothing_is_wider_than_the_page_folded_or_not(longest: Path, chromium: Browser, width: int):

@@ -25,6 +25,8 @@ from .synthetic import Shape, make_results
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 USERS = 10
 
 
@@ -78,7 +80,6 @@ def test_the_first_table_has_both_rates_and_says_what_the_times_of_such_a_side_a
     assert shown == [MISSING] * 2
 
 
-@pytest.mark.slow
 def test_terminal_page_markdown_and_junit_say_it(results: Path):
     (line,) = [line for line in answer(sides_of(load_cells(results))) if line.startswith("Overloaded")]
     text = line.partition(": ")[2]
@@ -120,7 +121,6 @@ def test_compare_takes_no_time_of_such_a_side(results: Path):
     ("queued", "changes"),
     [(USERS, {}), (7, {}), (1_600, {"limited_by": "load generator"}), (1_600, {"limited_by": "nothing"})],
 )
-@pytest.mark.slow
 def test_a_run_that_keeps_up_is_not_called_overloaded(results: Path, queued: int, changes: dict[str, Any]):
     behind(RunDir(results / "questdb"), queued)
     cell = next(cell for cell in load_cells(results) if cell.name == "questdb")

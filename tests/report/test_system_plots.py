@@ -17,6 +17,8 @@ from tsbench.report.html import write_report
 from tsbench.results.panels import Panel, write_panels
 from tsbench.results.rundir import SAR_COLUMNS, RunDir
 
+pytestmark = pytest.mark.slow
+
 RECORDED = Path(__file__).parents[1] / "collect" / "data" / "recorded.json"
 FIRST_S = 1_795_174_154
 COUNTED = "own counters over time"

@@ -22,6 +22,8 @@ from tsbench.servers.process import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 REFUSE = """
 import os, sys
