@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -49,13 +50,18 @@ def test_own_words_are_answered_and_checked_on_every_database(
 
 
 @pytest.mark.slow
-def test_answers_without_gold_are_said_to_be_unchecked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_answers_without_gold_are_said_to_be_unchecked_and_empty_ones_to_be_empty(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     gold = 'gold = "SELECT site, max(rpm) FROM pump GROUP BY site"\n'
     assert gold in TEXT
     (tmp_path / "works.toml").write_text(TEXT.replace(gold, ""))
-    (tmp_path / "s.toml").write_text(OF_WORKS)
+    (tmp_path / "s.toml").write_text(OF_WORKS + '[[op]]\nquery = "stopped"\n')
     main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")])
-    says(capsys.readouterr().out, "sqlite: not checked: the answers to 'fastest' (it has no gold)")
+    out = capsys.readouterr().out
+    says(out, "sqlite: not checked: the answers to 'fastest' (it has no gold)", "every answer to 'stopped' was empty")
+    (page,) = (tmp_path / "results").glob("*/report.html")
+    assert re.search(r"of which stopped\D*([\d,]+), \1 of them empty", page.read_text(encoding="utf-8"))
 
 
 def test_own_words_go_through_a_file_of_queries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tsbench.check.comparison import Difference, canonical, forms_of
-from tsbench.check.packed import SpoolFile
+from tsbench.check.packed import Packed, SpoolFile
 from tsbench.check.questions import Question
 from tsbench.check.sample import RowSample, head_of, loads
 from tsbench.check.stored_rows import Differences, compare_series, other_table
@@ -64,6 +64,8 @@ class Answers:
     unsupported: dict[str, str] = field(default_factory=dict)
     unchecked: dict[str, str] = field(default_factory=dict)
     """Kinds of query whose answers nobody can check, each with the reason."""
+    empty: dict[str, int] = field(default_factory=dict)
+    """Number of checked answers without rows, by kind."""
     first_wrong: dict[str, str] | None = None
     stored: Differences = field(default_factory=Differences)
     differences: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -76,6 +78,7 @@ class Answers:
     """What the answers with rows that are not as expected said of copies."""
     _said: dict[int, tuple[str, ...]] = field(default_factory=dict)
     _waiting: list[Question[Query]] = field(default_factory=list)
+    _empty: set[int] = field(default_factory=set)
     _file: SpoolFile | None = None
 
     @property
@@ -85,7 +88,13 @@ class Answers:
 
     def given(self, question: Question[Query]) -> None:
         """Add a question to be checked."""
-        self._waiting.append(question)
+        self._waiting.append(replace(question, read=partial(self._read, question)))
+
+    def _read(self, question: Question[Query]) -> Answer | Rows:
+        answer = question.read()
+        if isinstance(answer, Packed) and question.part is None and not len(answer) and not answer.odd:
+            self._empty.add(id(question.query))
+        return answer
 
     def lacks_gold(self, kind: str, query: Query) -> bool:
         """Return whether nobody knows a query's right answer, which is then said of its kind."""
@@ -96,10 +105,8 @@ class Answers:
 
     def answered(self, kind: str, query: Query, answer: Answer) -> None:
         """Add a new question with its answer, which was given while nothing was being written."""
-        if isinstance(answer, Difference):
-            self._waiting.append(Question(kind, query, lambda: answer))
-        else:
-            self._waiting.append(Question(kind, query, self._kept().keep(answer)))
+        read = (lambda: answer) if isinstance(answer, Difference) else self._kept().keep(answer)
+        self.given(Question(kind, query, read))
 
     def stored_rows(self, query: Stored, rows: Rows) -> None:
         """Add rows that were read back."""
@@ -145,8 +152,11 @@ class Answers:
                 continue
             rest, torn = judged(result, wrong) if result is not None else (None, ())
             self.note(question.kind, question.query, rest)
+            if id(question.query) in self._empty:
+                self.empty[question.kind] = self.empty.get(question.kind, 0) + 1
             if torn:
                 self.torn.note(question.kind, torn)
+        self._empty.clear()
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -201,6 +211,7 @@ class Answers:
             "by_kind": self.by_kind,
             "unsupported": self.unsupported,
             **({"unchecked": self.unchecked} if self.unchecked else {}),
+            **({"empty": self.empty} if self.empty else {}),
             "first_wrong": self.first_wrong,
             "differences": self.differences,
             "torn_reads": self.torn.summary(),

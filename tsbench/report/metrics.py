@@ -16,6 +16,7 @@ from tsbench.measure.latency import AT_LEAST, latency_of
 from tsbench.measure.merge import PERCENTS
 from tsbench.measure.settling import MOST_RANGE, MOST_RISE
 from tsbench.measure.steadiness import TOLERATED_DRIFT
+from tsbench.text import listed
 from tsbench.units import NS_PER_S, format_count, format_duration, format_factor, format_size
 
 if TYPE_CHECKING:
@@ -295,9 +296,7 @@ def remarks(cell: Cell) -> list[str]:
         texts.append(f"times changed within the window; those at its end by those at its beginning: {named}")
     if cell.manifest and (by := cell.manifest.server.get("acknowledged by")):
         texts.append(f"acknowledged is what was acknowledged by {by}")
-    if cell.summary.answers is not None and (unchecked := cell.summary.answers.unchecked):
-        kinds = " and ".join(f"'{kind}' ({why})" for kind, why in unchecked.items())
-        texts.append(f"not checked: the answers to {kinds}")
+    texts += _on_answers(cell)
     busy = (cell.summary.load.cores_busy if cell.summary.load else None) or 0.0
     cores = cell.manifest.host.cores if cell.manifest and cell.manifest.host else 0
     if _nodes(cell) > 1 and cores and busy >= ALL_BUSY * cores:
@@ -313,6 +312,20 @@ def remarks(cell: Cell) -> list[str]:
         why = "were sent later than the mean time between two, in bursts, which slow the server"
         advice = "" if any(cure in said for said in (cell.validity.reason, *texts)) else f"; {cure}"  # one advice once
         texts.append(f"{limit.sent_in_bursts:.0%} of the ops {why}{advice}")
+    return texts
+
+
+def _on_answers(cell: Cell) -> list[str]:
+    """Return sentences on the queries whose answers say little: those that nobody could check, and empty ones."""
+    answers = cell.summary.answers
+    if answers is None:
+        return []
+    texts = []
+    if answers.unchecked:
+        kinds = " and ".join(f"'{kind}' ({why})" for kind, why in answers.unchecked.items())
+        texts.append(f"not checked: the answers to {kinds}")
+    if void := [f"'{kind}'" for kind, count in answers.by_kind.items() if count and answers.empty.get(kind) == count]:
+        texts.append(f"every answer to {listed(void)} was empty: other data or a longer window would test more")
     return texts
 
 

@@ -239,7 +239,9 @@ def _answers(cell: Cell) -> TableRows:
     if answers is None:
         return []
     sampled = f"{text_of(answers.sampled)} of {text_of(answers.given)}"
-    return [*_pieces(answers.by_kind, "count"), ("of the measured load", sampled)]
+    empty = {kind: f", {text_of(count)} of them empty" for kind, count in answers.empty.items()}
+    rows = [(f"of which {kind}", text_of(count) + empty.get(kind, "")) for kind, count in answers.by_kind.items()]
+    return [*rows, ("of the measured load", sampled)]
 
 
 def _limit(cell: Cell) -> TableRows:

@@ -371,6 +371,7 @@ class AnswerCounts(Part):
     by_kind: Named[Count]
     unsupported: Named[Text]
     unchecked: Named[Text] = Field(default_factory=dict)
+    empty: Named[Count] = Field(default_factory=dict)
     first_wrong: FirstDifference | None
     differences: Named[AnswersThatDiffer]
     torn_reads: Torn

@@ -68,7 +68,8 @@ class WorldPart(Part):
     """Shares of the series; one writer owns a share. Never more than `scale`; as many processes as streams at most."""
     form: Literal["bounded", "peer", "uniform", "pareto"] = "bounded"
     """Values of `devops`: within limits, or with `peer` as TSBS simulates them; of `sensordata`: `uniform` (the same as
-    `bounded`) or `pareto`. In `iot`, points are late, lost or lack fields with `peer` only. Others have one form."""
+    `bounded`) or `pareto`. In `iot`, and in files with `[form.peer]`, points are late, lost or lack fields with `peer`.
+    Others have one form."""
     decimals: Annotated[int, Field(ge=0, le=15)] | None = None
     """Decimals that float fields are rounded to. Default: as the use case says."""
     late: Share = 0.0
