@@ -199,6 +199,47 @@ def test_wrong_texts_are_found_and_those_that_only_look_different_are_not(stand:
     assert {text for _, text in WRONG if not found[text]} == set(), "wrong texts that are not found"
 
 
+NOT_SEEN = {  # only a window that begins or ends on a point's time shows these
+    text for _, text in WRONG if "m.time <= :end" in text or "m.time > :start" in text
+}
+
+
+@pytest.mark.slow
+def test_without_gold_databases_are_compared_with_one_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    right = dict(reversed(RIGHT))
+    right["different"] = f"SELECT count(DISTINCT m.rpm) FROM pump m WHERE {INSIDE}"
+    asked = {f"{name}-{number}": (name, text) for number, (name, text) in enumerate([*RIGHT, *WRONG])}
+    of_file = [
+        f'[[query]]\nname = "{kind}"\nwindow = "7m"\nanswer = {QUESTIONS[name][0]}\n'
+        f'text.sql = """{right[name].replace("MINUTE", MINUTE)}"""\ntext.duckdb = """{text.replace("MINUTE", MINUTE)}"""\n'
+        for kind, (name, text) in asked.items()
+    ]
+    Path("ways.toml").write_text(HEAD + "".join(of_file))
+    of_world = ["--use-case", "ways.toml", "--scale", "12", "--seed", "7", "--end", "2016-01-01T00:20:00Z"]
+    urls = {"sqlite": [f"sqlite:///{tmp_path}/{name}.db" for name in "ab"], "duckdb": [f"duckdb:///{tmp_path}/c.db"]}
+    kinds = [word for kind in asked for word in ("--type", kind)]
+    assert main(["queries", *of_world, *kinds, "--count", str(2 * len(asked)), "--out", "q.jsonl"]) == 0
+    for target, url in [(target, url) for target, some in urls.items() for url in some]:
+        assert main(["load", target, *of_world, "--endpoint", url, "--out", "r"]) == 0
+    capsys.readouterr()
+    two = ["--endpoint", urls["sqlite"][0], "--endpoint", urls["duckdb"][0]]
+    assert main(["validate", "sqlite", "duckdb", "q.jsonl", *two]) == 1
+    said = {m[1]: int(m[2]) for m in re.finditer(r"'(\S+)' has no gold: (\d) of 2 answers of", capsys.readouterr().out)}
+    assert said.keys() == asked.keys()
+    assert {asked[kind][1] for kind, alike in said.items() if alike < 2} == {text for _, text in WRONG} - NOT_SEEN
+    assert main(["validate", "sqlite", "duckdb", "sqlite", "q.jsonl", *two, "--endpoint", urls["sqlite"][1]]) == 1
+    says(capsys.readouterr().out, "'gaps-29' has no gold: 0 of 2", "duckdb columns differs from most others in 2")
+    assert main(["validate", "sqlite", "q.jsonl", *two[:2]]) == 1
+    out, err = capsys.readouterr()
+    says(out, "'sites-0' has no gold: its 2 answers are not checked; name a second database")
+    says(err, "no answer could be checked")
+    assert main(["validate", "sqlite", "sqlite", "q.jsonl", *two[:2], "--endpoint", urls["sqlite"][1]]) == 0
+    says(capsys.readouterr().out, "2 of 2 answers of sqlite wal, sqlite wal agree (they are of one family, whose")
+
+
 def test_parameters_are_found_outside_of_quotes_and_comments() -> None:
     text = """select ':a', "b:c", x::text, :one /* :no */ -- :never
         , ':it''s :x' from t where y > :two and z = :one"""

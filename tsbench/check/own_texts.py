@@ -98,7 +98,12 @@ class OwnTextTracker(Tracker):
         expected = self._newest[1]
         if question.part is not None:
             return question.part.compare(query, [_with_bounds(expected)], answer.odd)
-        return compare_answers(query, _with_bounds(_in_order(query, expected)), _in_order(query, answer.odd))
+        return difference_of(query, expected, answer.odd)
+
+
+def difference_of(query: Text, expected: Sequence[Row], rows: Sequence[Row]) -> Difference | None:
+    """Return the first difference between two answers to a query, whatever the order of their rows; None if none."""
+    return compare_answers(query, _with_bounds(_in_order(query, expected)), _in_order(query, rows))
 
 
 def _asked(query: Text) -> tuple[Any, ...]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.results.summary import Summary
+    from tsbench.run.validating import Validated
     from tsbench.scenario.parts import TimeoutPart
     from tsbench.scenario.spec import FilePart, RunSpec
     from tsbench.workload.query_files import Asked, AskedText
@@ -232,15 +233,15 @@ def validate(
     limit: Annotated[int | None, typer.Option(min=1, help="Queries to ask at most.")] = None,
     time_limit: TimeLimits = None,
 ) -> int:
-    """Compare each database's answers with gold, computed from the world that the file names."""
+    """Compare each database's answers with gold, computed from the world that the file names; else with one another."""
     from itertools import islice
 
     from tsbench.encode.point_files import opened
-    from tsbench.run.asking import are_of_another_world, read_queries
-    from tsbench.run.asking import validate as compared
+    from tsbench.run.asking import read_queries
     from tsbench.run.time_limits import Limits
+    from tsbench.run.validating import agreements, are_of_another_world
+    from tsbench.run.validating import validate as compared
     from tsbench.targets import registry
-    from tsbench.workload.query_files import line_of
 
     *names, file = words
     schemas = schema or [None] * len(names)  # type: ignore[list-item]
@@ -250,40 +251,50 @@ def validate(
     with opened(file) as blocks:
         world, window_ns, asked = read_queries(file, blocks)
         chosen = list(islice(asked, limit))
-    wrong = 0
-    verdicts = []
     time_limits = limits_of(time_limit)
+    verdicts = []
     for place in places:
         target = registry.get(place["name"])
         layout = target.schemas[place["schema"] or next(iter(target.schemas))]
         limits = Limits(time_limits, place["endpoint"])
-        answers, hashes = compared(world, window_ns, chosen, target, layout, limits)
-        verdicts.append((answers, hashes))
-        name = f"{target.name} {layout.name}"
-        say(f"{name}: {answers.checked - answers.wrong:,} of {answers.checked:,} answers are right")
-        for kind, why in answers.unsupported.items():
-            say(f"{name}: {kind} cannot be asked: {why}")
-        if answers.first_wrong is not None:
-            wrong += answers.wrong
-            first = next(one for one in chosen if str(one.query) == answers.first_wrong["query"])
-            difference, _, sides = answers.first_wrong["difference"].partition(" (row ")
-            say(f"first difference, query {first.number + 1}: {difference}")
-            for side, row in zip(
-                ("answer:   ", "expected: "), sides.removesuffix(")").split(", expected "), strict=False
-            ):
-                say(f"{side}{row}")
-            say(line_of(first.kind, first.query).decode().strip())
-        elif not answers.checked:
-            wrong += 1
-            fail(f"{name}: no answer could be checked", 1)
+        verdicts.append(compared(world, window_ns, chosen, target, layout, limits))
+        _say_verdict(verdicts[-1], chosen)
+    unproven = agreements(chosen, verdicts)
+    for kind in unproven:
+        say(kind.sentence)
     if are_of_another_world(verdicts):
         raise UserMistake(
             f"{file}: the databases agree with each other and not with this file's world: their data are of another "
             "seed or another file; ask with queries that were made for their data"
         )
-    hint = "; if these are all, the data may be of another world than the file's (seed, scale, start)"
-    all_wrong = all(answers.wrong == answers.checked for answers, _ in verdicts)
-    return fail(f"{wrong:,} answers are wrong{hint * all_wrong}", 1) if wrong else 0
+    if wrong := sum(one.answers.wrong for one in verdicts):
+        hint = "; if these are all, the data may be of another world than the file's (seed, scale, start)"
+        all_wrong = all(one.answers.wrong == one.answers.checked for one in verdicts)
+        return fail(f"{wrong:,} answers are wrong{hint * all_wrong}", 1)
+    if differ := sum(kind.differ for kind in unproven):
+        return fail(f"{differ:,} answers that have no gold differ between the databases", 1)
+    agree = {name for kind in unproven if len(kind.names) > 1 for name in kind.names}
+    unheard = [one.name for one in verdicts if not one.answers.checked and one.name not in agree]
+    return fail(f"{unheard[0]}: no answer could be checked", 1) if unheard else 0
+
+
+def _say_verdict(validated: Validated, asked: Sequence[Asked]) -> None:
+    """Print how many answers of a database are right, and the first that is not."""
+    from tsbench.workload.query_files import line_of
+
+    name, answers = validated.name, validated.answers
+    if answers.checked or not answers.unchecked:
+        say(f"{name}: {answers.checked - answers.wrong:,} of {answers.checked:,} answers are right")
+    for kind, why in answers.unsupported.items():
+        say(f"{name}: {kind} cannot be asked: {why}")
+    if answers.first_wrong is None:
+        return
+    first = next(one for one in asked if str(one.query) == answers.first_wrong["query"])
+    difference, _, sides = answers.first_wrong["difference"].partition(" (row ")
+    say(f"first difference, query {first.number + 1}: {difference}")
+    for side, row in zip(("answer:   ", "expected: "), sides.removesuffix(")").split(", expected "), strict=False):
+        say(f"{side}{row}")
+    say(line_of(first.kind, first.query).decode().strip())
 
 
 def _seconds(text: str) -> float:

@@ -1,21 +1,16 @@
-"""The queries of a file, asked as a run of its own (`tsbench query`), or compared with gold (`tsbench validate`)."""
+"""The queries of a file, asked as a run of its own (`tsbench query`)."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import Counter
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tsbench.check.answers import Answers
-from tsbench.check.comparison import canonical, forms_of
-from tsbench.check.gold import Gold
-from tsbench.check.points import Feed
 from tsbench.clock import Timebase
 from tsbench.encode.point_files import read_lines
 from tsbench.errors import Broken, UserMistake
@@ -29,7 +24,6 @@ from tsbench.measure.recorder import Recorder
 from tsbench.measure.steadiness import time_drifts
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.figures import Measured, Window
-from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.results.summary import CLIENT
 from tsbench.run import assessment, cleanup, preparation
 from tsbench.run.assessment import Findings
@@ -37,7 +31,6 @@ from tsbench.run.lifecycle import first_session, naming_death, real_parts, run_s
 from tsbench.run.measurement import by_kind, failed, write_seconds
 from tsbench.scenario.parts import WorldPart
 from tsbench.targets.base import Unsupported
-from tsbench.targets.session import MEANT
 from tsbench.units import NS_PER_S
 from tsbench.workload.query_files import MS, AskedText, Parser, parse_head
 from tsbench.workload.world import World
@@ -48,16 +41,14 @@ if TYPE_CHECKING:
 
     from tsbench.measure.hist import SparseHistogram
     from tsbench.measure.op_times import Timed
-    from tsbench.model import Query, Rows
+    from tsbench.model import Rows
     from tsbench.net.stamps import Arrival
     from tsbench.results.rundir import RunDir
     from tsbench.results.summary import Summary
     from tsbench.run.lifecycle import Parts
     from tsbench.run.phases import Phases, Progress
-    from tsbench.run.time_limits import Limits
     from tsbench.scenario.spec import Job
     from tsbench.targets.base import Command, Schema, Session
-    from tsbench.targets.target import Target
     from tsbench.workload.query_files import Asked
 
 _GONE = {"connection", "refused", "timeout"}
@@ -80,7 +71,7 @@ def read_queries(path: str, blocks: Iterator[bytes]) -> tuple[WorldPart, int, It
     try:
         world, window_ns = parse_head(next(lines, b""))
         part = WorldPart.model_validate(world)
-        measurements = _world_of(part).measurements
+        measurements = world_of(part).measurements
     except ValueError as error:
         raise UserMistake(f"'{path}', line 1: {str(error).splitlines()[0]}") from None
     return part, window_ns, _parsed(path, lines, Parser(measurements))
@@ -94,7 +85,8 @@ def _parsed(path: str, lines: Iterator[bytes], parser: Parser) -> Iterator[Asked
             raise UserMistake(f"'{path}', line {number + 2}: {error}") from None
 
 
-def _world_of(part: WorldPart) -> World:
+def world_of(part: WorldPart) -> World:
+    """Return the world that a file of queries names."""
     return World(part.spec(MS))
 
 
@@ -377,59 +369,3 @@ class _Asking:
         if error is not None:
             cause = f"{error.cause}: " if isinstance(error, OpError) else ""
             raise OpError(Outcome.UNKNOWN, "query", f"query {asked.number + 1} ({asked.kind}): {cause}{error}")
-
-
-# --- validating -------------------------------------------------------------------------------------------------------
-
-
-def validate(
-    part: WorldPart, window_ns: int, queries: list[Asked], target: Target, schema: Schema, limits: Limits
-) -> tuple[Answers, dict[int, int]]:
-    """Ask all queries and compare the answers with gold, computed from the world that the file names.
-
-    Returns
-    -------
-    The comparison, and a hash of each answer by its query's number: those of two databases are equal if the answers
-    are, to nine digits.
-
-    Raises
-    ------
-    Broken
-        If the database does not answer.
-    """
-    world = _world_of(part)
-    feed = Feed(world, world.ticks(window_ns), 1)
-    gold = Gold(feed, np.empty(0, LEDGER_DTYPE), keeps_duplicates=schema.keeps_duplicates)
-    answers, hashes = Answers(), {}
-    with closing(limits.connect(target, schema)) as session:
-        for asked in queries:
-            try:
-                statement = schema.compile(asked.query)
-            except Unsupported as why:
-                answers.unsupported[asked.kind] = str(why)
-                continue
-            try:
-                rows = session.query(statement, asked.query.columns)
-            except MEANT as error:
-                text = f"{target.name}: query {asked.number + 1} ({asked.kind}): {error}"
-                raise Broken(text) from error
-            hashes[asked.number] = _hash_of(asked.query, rows)
-            answers.answered(asked.kind, asked.query, gold.packed(asked.query, rows))
-        answers.compare(gold)
-    return answers, hashes
-
-
-def _hash_of(query: Query, rows: Rows) -> int:
-    def short(value: Any) -> Any:
-        return float(f"{value:.9g}") if isinstance(value, float) else value
-
-    plain = canonical(rows, forms_of(query), odd_as_text=True)
-    return hash((tuple(rows.columns), *(tuple(map(short, row)) for row in plain)))
-
-
-def are_of_another_world(by_target: Sequence[tuple[Answers, dict[int, int]]]) -> bool:
-    """Return True if several databases answered alike, and most of each one's answers differ from the file's world."""
-    if len(by_target) < 2 or any(2 * answers.wrong <= answers.checked for answers, _ in by_target):
-        return False
-    (_, first), *others = by_target
-    return all(hashes.get(number, hashed) == hashed for _, hashes in others for number, hashed in first.items())
