@@ -263,6 +263,7 @@ FASTEST = 'text.sql = """\nSELECT t.site'
         (":bucket(m.time, 5m)", ":bucket(m.time, 5 minutes)", "text.sql: there is no parameter :bucket; there are :start, :end, :site and :bucket(COLUMN, 10m)"),
         (":bucket(m.time, 5m)", ":bucket(m.time, 5x)", "text.sql: "),
         (":bucket(m.time, 5m)", ":bucket(m.time, 0s)", "text.sql: :bucket(m.time, 0s): needs a duration above 0"),
+        (":bucket(m.time, 5m)", ":bucket(m.time, 1500ns)", "text.sql: :bucket(m.time, 1500ns): needs whole microseconds"),
         ('text.influxql = """\nSELECT', 'text.influxql = """\nSELECT :bucket(time, 5m),', "text.influxql: :bucket(time, 5m) is for SQL; this language has buckets of its own"),
         (FASTEST, 'text.sql = """\nDELETE FROM pump; SELECT t.site', "query.fastest.text.sql: it is more than one statement"),
         (FASTEST, 'text.sql = """\nDROP TABLE pump -- SELECT t.site', "it begins with DROP; a query begins with SELECT"),

@@ -595,6 +595,11 @@ def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, obje
         (MODEL, MODEL + MORE + 'B2 = ["b"], C = ["c"], D = ["d"] }', "tags.more.of: 'model' is never 'D'; there are"),
         ("[[query]]", "[form.pear]\n[[query]]", "form"),
         ("[[query]]", "[form.peer]\nlate = 2.0\n[[query]]", "late: must be at most 1"),
+        (
+            "[[query]]",
+            "[form.peer]\nlost = 0.8\nheld = 0.8\n[[query]]",
+            "form.peer: disorder.lost + disorder.held",
+        ),
         ("[[query]]", "[form.peer]\nlatte = 0.1\n[[query]]", "latte: unknown key; did you mean 'late'?"),
         ("entropy = 12", "entropy = 12, first = 1", "first: belongs to walk and counter"),
         ("rpm * 0.12", "rpn * 0.12", "power: is: there is no field 'rpn'; did you mean 'rpm'?"),

@@ -71,7 +71,7 @@ class OwnTextTracker(Tracker):
         self.begin_ns = min(question.query.window.start_ns for question in questions)
         self.end_ns = self._open[0].query.window.end_ns
         self._gold = gold_sql(questions[0].query.measurement, names.tags)
-        self._newest: tuple[Any, list[Row]] = None, []
+        self._last: tuple[Any, list[Row]] = None, []
         """What was asked last, and its answer; a question like it comes next."""
 
     def add(self, slab: Slab, known: Slab) -> None:  # unknown writes are after the load
@@ -90,12 +90,13 @@ class OwnTextTracker(Tracker):
         answer, query = question.answer(), question.query
         if isinstance(answer, Difference):
             return answer
-        try:
-            if self._newest[0] != _asked(query):
-                self._newest = _asked(query), self._gold.ask(query)
-        except NotAnAnswer as error:
-            return Difference(f"gold gives no answer: {error}", "no gold")
-        expected = self._newest[1]
+        asked, expected = self._last
+        if asked != _asked(query):
+            try:
+                expected = self._gold.ask(query)
+            except NotAnAnswer as error:
+                return Difference(f"gold gives no answer: {error}", "no gold")
+            self._last = _asked(query), expected
         if question.part is not None:
             return question.part.compare(query, [_with_bounds(expected)], answer.odd)
         return difference_of(query, expected, answer.odd)

@@ -88,6 +88,7 @@ class WorldPart(Part):
 
     def spec(self, resolution_ns: int = 1) -> WorldSpec:
         """Return the parameters of the world; never more streams than series."""
+        file = self.file
         disorder = Disorder(
             late=self.late, out_of_order=self.out_of_order, duplicate=self.duplicate, missing=self.missing
         )
@@ -102,7 +103,7 @@ class WorldPart(Part):
             decimals=self.decimals,
             disorder=disorder,
             resolution_ns=resolution_ns,
-            case=None if self.file is None else self.file.case(self.use_case, self.interval),
+            case=None if file is None else file.case(self.use_case, self.interval),
         )
 
 

@@ -16,6 +16,7 @@ from tsbench.scenario.types import DurationNs, Part
 from tsbench.text import suggestion
 from tsbench.units import NS_PER_S
 from tsbench.workload import expressions
+from tsbench.workload.disorder import Disorder
 from tsbench.workload.layout import Layout, Tag
 from tsbench.workload.processes import Fixed, Fresh, Lazy, Normal, Pareto, Steady, TickCount, Uniform, Walk
 from tsbench.workload.random_numbers import by_weight
@@ -112,7 +113,7 @@ class FieldPart(Part):
     """One field of a measurement: the process that makes its values, and what becomes of them."""
 
     walk: Annotated[Number, Field(gt=0)] | None = None
-    """A random walk: the standard deviation of its step. Between `min` and `max` it is reflected."""
+    """A random walk: the standard deviation of its step, or the limit of uniform ones."""
     steps: Literal["normal", "uniform"] = "normal"
     """How the steps of a walk are distributed; uniform ones lie between -`walk` and `walk`."""
     edge: Literal["reflect", "clamp"] = "reflect"
@@ -386,6 +387,11 @@ class FormPart(Part):
     """Share of the points that lack one of the fields with `null`."""
     null_tags: Share = 0.0
     """Share of the series that lack a tag, never the key."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> FormPart:
+        Disorder(**self.model_dump())  # which refuses shares that do not fit together
+        return self
 
 
 class FormsPart(Part):

@@ -23,6 +23,8 @@ Language: TypeAlias = Literal[
     "sql", "postgres", "mysql", "sqlite", "duckdb", "questdb", "influxql", "flux", "mongodb", "metricsql"
 ]
 """Languages in which a query may be written; several databases understand "sql"."""
+_HAVE_BUCKETS = frozenset({"influxql", "flux", "mongodb", "metricsql"})
+"""Languages that say buckets in one way each, and need no `:bucket(COLUMN, DURATION)`."""
 GOLD_ENGINE = "duckdb"
 """The package that answers `gold`."""
 KINDS = ("time", "text", "int", "float", "bool")
@@ -91,11 +93,14 @@ def expect_read(language: str, text: str, known: Sequence[str]) -> None:
         If it is not.
     """
     buckets = [m for m in _PARAMETER.finditer(text) if m[1]]
-    if buckets and language in _EXPECT.keys() | {"influxql"}:
+    if buckets and language in _HAVE_BUCKETS:
         raise ValueError(f"{buckets[0][0]} is for SQL; this language has buckets of its own")
     for m in buckets:
-        if parse_duration_ns(m[2]) <= 0:
+        width_ns = parse_duration_ns(m[2])
+        if width_ns <= 0:
             raise ValueError(f"{m[0]}: needs a duration above 0")
+        if width_ns % 1_000:
+            raise ValueError(f"{m[0]}: needs whole microseconds, the finest that most databases count")
     _EXPECT.get(language, _expect_select)(text, known)
 
 
