@@ -22,11 +22,11 @@ from tests.validation_page import KINDS, Column, page, read
 from tsbench.check.answers import Answers, ask
 from tsbench.errors import UserMistake
 from tsbench.model import OpError, Window
-from tsbench.scenario.use_case import built_in_cases
+from tsbench.scenario.use_case import built_in_cases, built_in_spec
 from tsbench.targets.registry import TARGETS
 from tsbench.testing.stand import START_NS, Stand, fitting
 from tsbench.units import NS_PER_S
-from tsbench.workload.world import World, WorldSpec
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ def worlds() -> Iterator[tuple[World, list[str]]]:
         interval_ns = (TRUCKS_INTERVAL_S if trucks else INTERVAL_S) * NS_PER_S
         scale, streams = (SCALE, 2) if use_case.tags else (1, 1)
         form = "peer" if trucks else "bounded"
-        world = World(WorldSpec(name, scale, SEED, START_NS, interval_ns, streams, form, case=use_case))
+        world = World(built_in_spec(name, scale, SEED, START_NS, interval_ns, streams, form))
         kinds = [kind for kind in fitting(world, Window(START_NS, world.time_ns(ticks_of(world)))) if kind in left]
         for kind in kinds:
             del left[kind]

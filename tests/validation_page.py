@@ -13,7 +13,7 @@ from tsbench.workload.queries import QUERIES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-KINDS = [*QUERIES, *(kind for case in built_in_cases().values() for kind in case.queries)]
+KINDS = [*dict.fromkeys([*QUERIES, *(kind for case in built_in_cases().values() for kind in case.queries)])]
 """All built-in kinds of query: those of any use case, then each one's own."""
 WIDTH = 9
 """Columns of one table."""

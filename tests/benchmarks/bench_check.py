@@ -30,8 +30,9 @@ from tsbench.check.points import Feed
 from tsbench.check.questions import Question
 from tsbench.model import Outcome, Rows
 from tsbench.results.ledger import LEDGER_DTYPE
+from tsbench.scenario.use_case import built_in_spec
 from tsbench.workload import queries
-from tsbench.workload.world import World, WorldSpec
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +69,7 @@ class Run:
         return self.ticks * 9 // 10
 
     def world(self) -> World:
-        return World(WorldSpec("cpu-only", self.scale, SEED, START_NS, 10**10, STREAMS))
+        return World(built_in_spec("cpu-only", self.scale, SEED, START_NS, 10**10, STREAMS))
 
     def ledger(self) -> NDArray[np.void]:
         """Return the writes of whole blocks; the ticks of a block are sent in a millisecond each."""

@@ -17,8 +17,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.benchmarks.bench_load import START_NS
 from tsbench.drive.feed.encoder import WriteStreams, framed
 from tsbench.model import WriteMode
+from tsbench.scenario.use_case import built_in_spec
 from tsbench.targets.registry import TARGETS
-from tsbench.workload.world import World, WorldSpec
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 NAMES = ("influxdb1", "mysql", "mongodb", "postgres", "sqlite", "duckdb")
 SIZES = (10, 50, 250, 1_000)
-WORLD = World(WorldSpec("sensordata", 1_000, 1, START_NS, 10**10))
+WORLD = World(built_in_spec("sensordata", 1_000, 1, START_NS, 10**10))
 
 
 def main() -> None:

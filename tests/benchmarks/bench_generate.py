@@ -26,9 +26,9 @@ RSS_LIMIT = 1.10
 OURS = f"""
 import sys
 from tsbench.run.generate import generate, output
-from tsbench.workload.world import WorldSpec
+from tsbench.scenario.use_case import built_in_spec
 use_case, scale, ticks, path = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-spec = WorldSpec(use_case, scale, 123, {BEGIN_NS}, 10**10, form="peer")
+spec = built_in_spec(use_case, scale, 123, {BEGIN_NS}, 10**10, form="peer")
 with output(path) as out:
     generate(spec, spec.start_ns + ticks * 10**10, "influx", out)
 """

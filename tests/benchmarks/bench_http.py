@@ -89,9 +89,10 @@ import json, sys
 from tsbench.targets import registry
 from tsbench.run.bulk_load import bulk_load
 from tsbench.model import WriteMode
-from tsbench.workload.world import World, WorldSpec
+from tsbench.scenario.use_case import built_in_spec
+from tsbench.workload.world import World
 endpoint, workers = sys.argv[1], int(sys.argv[2])
-world = World(WorldSpec("cpu-only", {scale}, 1, {start}, 10**10, streams=4))
+world = World(built_in_spec("cpu-only", {scale}, 1, {start}, 10**10, streams=4))
 target = registry.get("influxdb1"); schema = target.schemas["tags"]
 session = target.connect(endpoint, schema)
 session.run(schema.create(world.measurements, world.tags()))

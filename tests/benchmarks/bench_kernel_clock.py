@@ -87,12 +87,13 @@ def client(name: str, endpoint: str, busy: float, seconds: float) -> None:
     from tsbench.measure.op_times import Direct
     from tsbench.model import WriteMode
     from tsbench.net.stamps import STAMPED
+    from tsbench.scenario.use_case import built_in_spec
     from tsbench.targets.registry import get
-    from tsbench.workload.world import World, WorldSpec
+    from tsbench.workload.world import World
 
     target = get(name)
     schema = next(iter(target.schemas.values()))
-    world = World(WorldSpec("sensors", 100, 1, 1_451_606_400 * 10**9, 10**10))
+    world = World(built_in_spec("sensors", 100, 1, 1_451_606_400 * 10**9, 10**10))
     (batch,) = [next(iter(world.batches(0, points=100)))]
     payloads = list(schema.encode_each(batch, 1, WriteMode.SINGLE))
     ours, read, unstamped = [], [], [0]

@@ -27,10 +27,11 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from tsbench.encode import pgcopy
+from tsbench.scenario.use_case import built_in_spec
 from tsbench.servers.process import free_port
 from tsbench.targets.postgres.server import PostgresServer, TimescaleServer
 from tsbench.targets.questdb.server import QuestServer
-from tsbench.workload.world import World, WorldSpec
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,9 +46,10 @@ from dataclasses import replace
 from tsbench.targets import registry
 from tsbench.run.bulk_load import bulk_load
 from tsbench.model import WriteMode
-from tsbench.workload.world import World, WorldSpec
+from tsbench.scenario.use_case import built_in_spec
+from tsbench.workload.world import World
 endpoint, workers = sys.argv[1], int(sys.argv[2])
-world = World(WorldSpec("cpu-only", {scale}, 1, {start}, 10**10, streams=4))
+world = World(built_in_spec("cpu-only", {scale}, 1, {start}, 10**10, streams=4))
 target = registry.get({target!r}); schema = next(iter(target.schemas.values()))
 if target.name == "postgres":
     schema = replace(schema, time_index='("time" DESC)', order=" DESC")  # as the peer's
@@ -231,7 +233,7 @@ def show(name: str, workers: int, results: list[tuple[float, float]]) -> None:
 
 def encoding_rate() -> float:
     """Return the rows per second of binary COPY encoding, without generation."""
-    world = World(WorldSpec("cpu-only", SCALE, 1, START_NS, 10**10))
+    world = World(built_in_spec("cpu-only", SCALE, 1, START_NS, 10**10))
     batches = list(world.batches(0, points=BATCH, last_tick=6 * 360))
     rows, best = sum(map(len, batches)), 0.0
     for _ in range(5):

@@ -29,8 +29,9 @@ from tests.benchmarks import bench_load, stub_servers
 from tests.benchmarks.bench_http import Rate, run_locust
 from tests.benchmarks.bench_load import START_NS
 from tsbench.encode import bson_columns
+from tsbench.scenario.use_case import built_in_spec
 from tsbench.targets.mongodb.server import FerretdbServer
-from tsbench.workload.world import World, WorldSpec
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,9 +47,10 @@ import json, sys, time
 from tsbench.targets import registry
 from tsbench.run.bulk_load import bulk_load
 from tsbench.model import WriteMode
-from tsbench.workload.world import World, WorldSpec
+from tsbench.scenario.use_case import built_in_spec
+from tsbench.workload.world import World
 endpoint, workers, batch = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-world = World(WorldSpec("cpu-only", {scale}, 1, {start}, 10**10, streams=4))
+world = World(built_in_spec("cpu-only", {scale}, 1, {start}, 10**10, streams=4))
 target = registry.get("mongodb"); schema = target.schemas["per-point"]
 session = target.connect(endpoint, schema)
 session.run(schema.create(world.measurements, world.tags()) if sys.argv[4] == "create" else [])
@@ -140,7 +142,7 @@ def stored(only: Sequence[str]) -> None:
 
 
 def world() -> World:
-    return World(WorldSpec("cpu-only", SCALE, 1, START_NS, 10**10, streams=4))
+    return World(built_in_spec("cpu-only", SCALE, 1, START_NS, 10**10, streams=4))
 
 
 def dicts(share: int, shares: int) -> Iterator[dict[str, Any]]:

@@ -25,11 +25,12 @@ from pathlib import Path
 from psycopg.conninfo import conninfo_to_dict
 
 from tsbench.model import Window
+from tsbench.scenario.use_case import built_in_spec
 from tsbench.targets import registry
 from tsbench.targets.base import Statement
 from tsbench.targets.influxdb.server import InfluxServer1
 from tsbench.workload.query_files import MS, Parser, made
-from tsbench.workload.world import World, WorldSpec
+from tsbench.workload.world import World
 
 POINTS = 1_000_000
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 3
@@ -179,7 +180,7 @@ def rate(command: str, directory: str) -> float:
 
 def query_rates(kind: str, count: int = 20_000) -> tuple[float, float]:
     """Return how many queries of a kind are made, and decoded, per second."""
-    world = World(WorldSpec("cpu-only", 100, 1, 1_451_606_400 * 10**9, 10**10, resolution_ns=MS))
+    world = World(built_in_spec("cpu-only", 100, 1, 1_451_606_400 * 10**9, 10**10, resolution_ns=MS))
     loaded = Window(world.time_ns(0), world.time_ns(8_640))
     began = time.process_time()
     lines = list(made([kind], count, world, loaded, 1))

@@ -32,12 +32,13 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from tsbench.model import WriteMode
+from tsbench.scenario.use_case import built_in_spec
 from tsbench.servers.unprivileged import package_directory
 from tsbench.targets.postgres import TARGET
 from tsbench.targets.postgres.schemas import BTREE, NAMESPACE
 from tsbench.targets.postgres.server import PostgresServer
 from tsbench.units import NS_PER_S
-from tsbench.workload.world import World, WorldSpec
+from tsbench.workload.world import World
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
@@ -178,7 +179,7 @@ def run_pgbench(
     pgbench: str, endpoint: str, users: int, directory: Path, more: list[str]
 ) -> tuple[str, list[list[str]]]:
     """Run pgbench on an empty table; return what it printed, and the lines of its log as words."""
-    world = World(WorldSpec("cpu-only", 100, 1, START_NS, 10**10))
+    world = World(built_in_spec("cpu-only", 100, 1, START_NS, 10**10))
     session = TARGET.connect(endpoint, BTREE)
     session.run(BTREE.create(world.measurements, world.tags()))
     session.close()

@@ -18,9 +18,10 @@ from tsbench.model import WriteMode
 from tsbench.run.bulk_load import bulk_load
 from tsbench.run.time_limits import Deadline
 from tsbench.scenario.file_keys import SearchPart
+from tsbench.scenario.use_case import built_in_spec
 from tsbench.study.search import End, walk
 from tsbench.targets import registry
-from tsbench.workload.world import World, WorldSpec
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from tsbench.servers.base import Server
@@ -66,7 +67,7 @@ def rate(name: str, endpoint: str, batch: int, workers: int) -> float:
     """Return the points per second of one load."""
     target = registry.get(name)
     schema = next(iter(target.schemas.values()))
-    world = World(WorldSpec("cpu-only", 100, 1, 1_451_606_400 * 10**9, 10**10, streams=8))
+    world = World(built_in_spec("cpu-only", 100, 1, 1_451_606_400 * 10**9, 10**10, streams=8))
     with closing(target.connect(endpoint, schema)) as session:
         session.run(schema.create(world.measurements, world.tags()))
     how = {"workers": workers, "batch": batch, "mode": WriteMode.BULK, "deadline": Deadline(world, SECONDS)}

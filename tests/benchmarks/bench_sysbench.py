@@ -32,9 +32,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.benchmarks.bench_load import START_NS, measured
 from tsbench.errors import UserMistake
 from tsbench.model import WriteMode
+from tsbench.scenario.use_case import built_in_spec
 from tsbench.targets.mysql import MARIADB
 from tsbench.targets.mysql.server import MariadbServer
-from tsbench.workload.world import World, WorldSpec
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -202,7 +203,7 @@ def theirs(endpoint: str, directory: Path, rows: int, seconds: int) -> Rate:
 
 def empty_table(endpoint: str) -> World:
     """Create the tables of the same world as the locustfile's; return it."""
-    world = World(WorldSpec("sensordata", SENSORS, 1, START_NS, 10**10))
+    world = World(built_in_spec("sensordata", SENSORS, 1, START_NS, 10**10))
     session = MARIADB.connect(endpoint, SCHEMA)
     session.run(SCHEMA.create(world.measurements, world.tags()))
     session.close()

@@ -16,11 +16,12 @@ from tsbench.check.points import Feed
 from tsbench.check.questions import Question
 from tsbench.model import Aggregated, Condition, Latest, LatestBuckets, Raw, Rows, Tagged, Window
 from tsbench.results.ledger import LEDGER_DTYPE
+from tsbench.scenario.use_case import built_in_spec
 from tsbench.testing.oracle import Oracle
 from tsbench.testing.stand import START_NS
 from tsbench.units import NS_PER_S
 from tsbench.workload.disorder import Disorder
-from tsbench.workload.world import World, WorldSpec
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,7 +50,7 @@ def worlds(draw: st.DrawFn) -> World:
     streams = draw(st.integers(1, 4))
     seed, interval_s = draw(st.integers(0, 99)), draw(st.sampled_from([7, 60]))
     disorder = draw(disorders)
-    return World(WorldSpec(use_case, scale, seed, START_NS, interval_s * NS_PER_S, streams, disorder=disorder))
+    return World(built_in_spec(use_case, scale, seed, START_NS, interval_s * NS_PER_S, streams, disorder=disorder))
 
 
 @st.composite

@@ -73,7 +73,7 @@ def sets(*changes: str) -> list[str]:
         ('"10m"', '"0s"', "load.window: must be above 0"),
         ('"10m"', '"10m"\nmode = "single"', "load.mode: must be 'multi' or 'bulk'"),
         ('"cpu-only"', '"cpu-olny"', "world: there is no use case 'cpu-olny'; did you mean 'cpu-only'?"),
-        ('"raw-one"', '"raw-on"', "op: there is no query 'raw-on'; did you mean 'raw-one'?"),
+        ('"raw-one"', '"raw-on"', "op: there is no query 'raw-on' in the use case cpu-only; did you mean 'raw-one'?"),
         ('"raw-one"', '"single-groupby-1-1-1"', "op: query 'single-groupby-1-1-1' covers 1 h and 600 s are loaded"),
         ('"raw-one"', '"last-value"', "op: query 'last-value' is for the use case sensors, not for cpu-only"),
         ('query = "raw-one"', "weight = 1", "op.1: needs either write = POINTS or query = 'KIND'"),

@@ -23,6 +23,7 @@ from tsbench.model import Field, Measurement
 from tsbench.results.ledger import read_ledgers
 from tsbench.results.rundir import find_runs
 from tsbench.results.summary import Summary
+from tsbench.scenario.use_case import built_in_spec
 from tsbench.targets import registry
 from tsbench.targets.postgres.server import PostgresServer
 from tsbench.workload import queries
@@ -93,7 +94,7 @@ def test_a_generated_file_and_its_world_on_the_fly_store_the_same_points(
 ) -> None:
     target, endpoint = place
     file = str(generated(tmp_path / "points"))
-    spec = WorldSpec("cpu-only", 7, 1, START_NS, 10**10)
+    spec = built_in_spec("cpu-only", 7, 1, START_NS, 10**10)
     for source, workers in ((file,), "1"), (("--use-case", "cpu-only", *WORLD), "2"), ((file,), "3"):
         code, summary = loaded(
             tmp_path, target, *source, "--endpoint", endpoint, "--batch", "500", "--workers", workers
@@ -113,7 +114,7 @@ def test_measurements_that_turn_up_in_the_middle_get_their_tables(place: tuple[s
     assert code == 0
     assert summary.load is not None
     assert summary.load.points == 9 * 3 * 360
-    expect_stored(target, endpoint, WorldSpec("devops", 3, 1, START_NS, 10**10))
+    expect_stored(target, endpoint, built_in_spec("devops", 3, 1, START_NS, 10**10))
 
 
 @pytest.mark.parametrize("place", [TARGETS[0], TARGETS[2], TARGETS[3]], indirect=True)
@@ -133,7 +134,7 @@ def test_a_line_of_nonsense_is_named_and_all_before_it_is_stored(
         assert not summary.validity.is_valid
         chosen = registry.get(target)
         schema = next(iter(chosen.schemas.values()))
-        world = World(WorldSpec("cpu-only", 7, 1, START_NS, 10**10))
+        world = World(built_in_spec("cpu-only", 7, 1, START_NS, 10**10))
         with closing(chosen.connect(endpoint, schema)) as session:
             stored = count_stored(session, schema, world.measurements)
         # Line protocol is parsed by the server, which stores the good lines of the same request, before and after.

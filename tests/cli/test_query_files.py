@@ -21,11 +21,13 @@ from tsbench.cli.main import main
 from tsbench.model import Window
 from tsbench.results.rundir import find_runs
 from tsbench.results.summary import Summary
+from tsbench.scenario.use_case import built_in_case, built_in_spec
 from tsbench.servers.base import kill_processes
 from tsbench.targets.postgres.server import PostgresServer
+from tsbench.units import NS_PER_S
 from tsbench.workload import queries
 from tsbench.workload.query_files import MS, Parser, line_of, made
-from tsbench.workload.world import World, WorldSpec
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["place"]
 
 WORLD = ("--scale", "8", "--end", "2016-01-01T12:00:00Z")
-KINDS = [name for name in queries.QUERIES if name.startswith(("single-", "double-", "cpu-max-all-8", "high-", "last"))]
-KINDS = [name for name in KINDS if queries.QUERIES[name].use_cases == queries.CPU_USE_CASES]
+BUILT_IN = built_in_case("cpu-only", 10 * NS_PER_S).queries
+KINDS = [name for name in BUILT_IN if name.startswith(("single-", "double-", "cpu-max-all-8", "high-", "last"))]
 KINDS += ["groupby-orderby-limit", "raw-one"]
 SERVED = [TARGETS[0], *TARGETS[2:4]]
 
@@ -173,7 +175,7 @@ def test_a_rate_counts_response_times_from_when_queries_were_due(tmp_path: Path)
 
 
 def test_a_file_names_the_queries_of_a_run_at_whole_milliseconds() -> None:
-    world = World(WorldSpec("cpu-only", 100, 1, 1_451_606_400 * 10**9, 10**10, resolution_ns=MS))
+    world = World(built_in_spec("cpu-only", 100, 1, 1_451_606_400 * 10**9, 10**10, resolution_ns=MS))
     loaded = Window(world.time_ns(0), world.time_ns(8_640))
     parser = Parser(world.measurements)
     for kind in KINDS:

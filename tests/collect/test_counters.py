@@ -11,12 +11,13 @@ from tsbench.errors import Unreachable
 from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.results.panels import Panel, read_panels
 from tsbench.results.rundir import RunDir
+from tsbench.scenario.use_case import built_in_spec
 from tsbench.targets import registry
 from tsbench.targets.influxdb import counters
 from tsbench.targets.postgres import TARGET
 from tsbench.targets.postgres import counters as pgcounters
 from tsbench.targets.postgres.schemas import BTREE
-from tsbench.workload.world import World, WorldSpec
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -165,7 +166,7 @@ def test_influxdb_counts_what_a_session_writes(influxdb_server: Callable[[str], 
     name, requests, points = OF_INFLUXDB[version]
     target = registry.get(name)
     schema = next(iter(target.schemas.values()))
-    world = World(WorldSpec("cpu-only", scale=3, seed=1, start_ns=0, interval_ns=10**10))
+    world = World(built_in_spec("cpu-only", scale=3, seed=1, start_ns=0, interval_ns=10**10))
     working, watching = (target.connect(server.endpoint, schema) for _ in range(2))
     working.run(schema.drop(world.measurements))
     working.run(schema.create(world.measurements, world.tags()))

@@ -13,13 +13,14 @@ from tsbench.check.sample import rank, sampled
 from tsbench.drive import answer_sample
 from tsbench.drive.answer_sample import AnswerSample
 from tsbench.model import Latest, Raw, Rows, Window
-from tsbench.workload.world import World, WorldSpec
+from tsbench.scenario.use_case import built_in_spec
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-WORLD = World(WorldSpec("cpu-only", 10, 1, 0, 10**10))
+WORLD = World(built_in_spec("cpu-only", 10, 1, 0, 10**10))
 QUERY = Latest(WORLD.measurements[0], ("usage_user",))
 RAW = Raw(WORLD.measurements[0], ("usage_user",), Window(0, 10**9))
 ROWS = Rows(QUERY.columns, [(10**9, f"host_{i}", 0.5 * i) for i in range(10)])

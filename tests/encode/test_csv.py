@@ -13,7 +13,8 @@ from tests.encode.test_line_protocol import batches
 from tests.examples import examples
 from tests.workload.test_world import CASES
 from tsbench.encode import csv as encoder
-from tsbench.workload.world import World, WorldSpec
+from tsbench.scenario.use_case import built_in_spec
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from tsbench.model import Batch
@@ -42,6 +43,6 @@ def test_rows_read_back_as_the_points_that_were_written(batch):
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_the_rows_of_every_use_case_read_back(name):
-    world = World(WorldSpec(name, 1 if name == "replication" else 3, 1, 10**18, 10**10, case=CASES[name]))
+    world = World(built_in_spec(name, 1 if name == "replication" else 3, 1, 10**18, 10**10))
     for batch in world.batches(0, points=120, last_tick=40):
         check(batch)

@@ -15,7 +15,8 @@ from tests.examples import examples
 from tests.workload.test_world import CASES
 from tsbench.encode import line_protocol
 from tsbench.model import Batch, Codes, Field, Kind, Measurement
-from tsbench.workload.world import World, WorldSpec
+from tsbench.scenario.use_case import built_in_spec
+from tsbench.workload.world import World
 
 # Letters that the protocol treats specially, and some that it does not.
 NASTY = st.text(alphabet=st.sampled_from(list(", =\\\"'#iaé√😀0")), min_size=1, max_size=40).filter(
@@ -142,13 +143,13 @@ def test_lines_read_back_as_the_points_that_were_written(batch):
 @pytest.mark.parametrize("name", sorted(CASES))
 @pytest.mark.parametrize("form", ["peer", "bounded"])
 def test_the_lines_of_every_use_case_read_back(name, form):
-    world = World(WorldSpec(name, 1 if name == "replication" else 3, 1, 10**18, 10**10, form=form, case=CASES[name]))
+    world = World(built_in_spec(name, 1 if name == "replication" else 3, 1, 10**18, 10**10, form=form))
     for batch in world.batches(0, points=120, last_tick=70):
         check(batch)
 
 
 def test_lines_do_not_depend_on_the_size_of_batches():
-    world = World(WorldSpec("cpu-only", 9, 1, 10**18, 10**10))
+    world = World(built_in_spec("cpu-only", 9, 1, 10**18, 10**10))
     whole, parts = (
         b"".join(map(line_protocol.encode, world.batches(0, points=points, last_tick=3_000)))
         for points in (27_000, 1_001)
@@ -183,7 +184,7 @@ def test_a_float_that_is_not_finite_is_refused(value):
 
 
 def test_no_points_are_no_lines():
-    world = World(WorldSpec("cpu-only", 3, 1, 10**18, 10**10))
+    world = World(built_in_spec("cpu-only", 3, 1, 10**18, 10**10))
     (batch,) = world.batches(0, points=100, last_tick=1)
     empty = batch.rows(0, 0)
     assert bytes(line_protocol.encode(empty)) == b""

@@ -15,10 +15,11 @@ from tests.cli.support import TINY
 from tsbench.errors import Broken, Unreachable, UserMistake
 from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.run.bulk_load import bulk_load
+from tsbench.scenario.use_case import built_in_spec
 from tsbench.study.campaign import planned, run_scenario
 from tsbench.targets.null import TARGET, NullSchema, NullSession
 from tsbench.targets.target import Target
-from tsbench.workload.world import World, WorldSpec
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +71,7 @@ class WatchedSession(NullSession):
 
 
 def load(target: Target, progress: Callable[[int], None] = lambda _points: None) -> int:
-    world = World(WorldSpec("cpu-only", 8, 1, 1_451_606_400 * 10**9, 10**10, streams=4))
+    world = World(built_in_spec("cpu-only", 8, 1, 1_451_606_400 * 10**9, 10**10, streams=4))
     done = bulk_load(
         world,
         target,

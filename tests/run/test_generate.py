@@ -25,12 +25,13 @@ from tsbench.encode.point_files import opened
 from tsbench.errors import Broken, UserMistake
 from tsbench.run.generate import generate, loaded_by, output
 from tsbench.scenario.spec import Scenario
+from tsbench.scenario.use_case import built_in_spec
 from tsbench.targets.pgwire.login import parameters
 from tsbench.workload.world import World, WorldSpec
 
 START_NS = 1_451_606_400 * 10**9
 HOUR_NS = 3_600 * 10**9
-SPEC = WorldSpec("devops", 3, 1, START_NS, 10**10)
+SPEC = built_in_spec("devops", 3, 1, START_NS, 10**10)
 END_NS = START_NS + HOUR_NS
 
 

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from tests.workload.test_world import spec
 from tsbench.model import Aggregated, Condition, Latest, LatestBuckets, Raw, Text, Window
-from tsbench.workload.queries import HOUR_NS, MINUTE_NS, QUERIES, fit, make
+from tsbench.units import NS_PER_S
+from tsbench.workload.queries import fit, kinds_of, make
 from tsbench.workload.world import World
 
+MINUTE_NS, HOUR_NS = 60 * NS_PER_S, 3_600 * NS_PER_S
 WORLD = World(spec("cpu-only", scale=40))
 LOADED = Window(WORLD.spec.start_ns, WORLD.spec.start_ns + 48 * HOUR_NS)
 SENSORS = World(spec("sensors", scale=40))
@@ -135,10 +137,13 @@ def test_trucks_have_the_thirteen_kinds_of_the_peers():
         assert len(of) >= len(known) / 2
 
 
+ASKED = [(world, kind) for world in (WORLD, SENSORS, STOCKS) for kind in kinds_of(world)]
+
+
 @settings(deadline=None)
-@given(st.sampled_from(sorted(QUERIES)), st.integers(0, 2**32), st.integers(0, 10**9), st.sampled_from(STEPS_NS))
-def test_a_query_is_a_function_of_its_number_and_lies_within_the_data(name, seed, number, step_ns):
-    world = {"sensors": SENSORS, "stocks": STOCKS}.get((QUERIES[name].use_cases or ("",))[0], WORLD)
+@given(st.sampled_from(ASKED), st.integers(0, 2**32), st.integers(0, 10**9), st.sampled_from(STEPS_NS))
+def test_a_query_is_a_function_of_its_number_and_lies_within_the_data(asked, seed, number, step_ns):
+    world, name = asked
     world = World(replace(world.spec, resolution_ns=step_ns))
     query = make(name, world, LOADED, seed, number)
     assert query == make(name, world, LOADED, seed, number)
@@ -172,7 +177,7 @@ def test_kinds_and_seeds_draw_apart():
     ("name", "world", "hours", "words"),
     [
         ("lastpont", WORLD, 48, "did you mean 'lastpoint'"),
-        ("lastpoint", SENSORS, 48, "is for the use case cpu-only or devops, not for sensors"),
+        ("lastpoint", SENSORS, 48, "no query 'lastpoint' in the use case sensors"),
         ("single-groupby-1-1-12", WORLD, 3, "covers 12 h and 3 h are loaded: load 12 h or more"),
         ("cpu-max-all-8", World(spec("cpu-only", scale=5)), 48, "raise scale to 8"),
     ],
@@ -193,4 +198,4 @@ def test_a_window_as_long_as_the_data_is_the_data():
 
 
 def test_every_kind_says_in_a_sentence_what_it_asks():
-    assert all(len(kind.doc) > 15 for kind in QUERIES.values())
+    assert all(len(kind.doc) > 15 for world in (WORLD, SENSORS, STOCKS, TRUCKS) for kind in kinds_of(world).values())

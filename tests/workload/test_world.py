@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tsbench.scenario.use_case import built_in_cases
+from tsbench.scenario.use_case import built_in_cases, built_in_spec
 from tsbench.workload.world import Disorder, World, WorldSpec
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ TEN_S = 10 * 10**9
 
 def spec(use_case: str = "devops", scale: int = 7, seed: int = 1, **more: Any) -> WorldSpec:
     scale = 1 if use_case == "replication" else scale
-    return WorldSpec(use_case, scale, seed, START_NS, TEN_S, **{"case": CASES.get(use_case), **more})
+    return built_in_spec(use_case, scale, seed, START_NS, TEN_S, **more)
 
 
 def rows(batches: Iterable[Batch]) -> list[str]:
@@ -227,7 +228,7 @@ def test_ticks_fill_a_window_whose_end_is_excluded():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"use_case": "devop"}, "did you mean 'devops'"),
+        ({"use_case": "devop", "case": None}, "did you mean 'devops'"),
         ({"form": "square"}, "no form 'square'"),
         ({"scale": 0}, "scale must be at least 1"),
         ({"streams": 0}, "streams must be at least 1"),
@@ -242,7 +243,7 @@ def test_a_spec_that_makes_no_sense_is_refused_with_a_reason(change, words):
 
 def test_a_single_series_cannot_be_scaled():
     with pytest.raises(ValueError, match="single series"):
-        World(WorldSpec("replication", 2, 1, START_NS, TEN_S))
+        World(replace(spec("replication"), scale=2))
 
 
 def test_a_stream_that_does_not_exist_is_refused():

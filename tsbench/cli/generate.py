@@ -157,7 +157,8 @@ def queries(
     """Write queries into a file that serves every database, or show what they compile to."""
     from tsbench.model import Window
     from tsbench.run.generate import output
-    from tsbench.workload.queries import Misfit, fit
+    from tsbench.scenario.use_case import expect_fit
+    from tsbench.workload.queries import Misfit
     from tsbench.workload.query_files import MS, head_line, made
     from tsbench.workload.world import World
 
@@ -167,7 +168,7 @@ def queries(
         world = World(world_spec(keys, MS))
         loaded = Window(world.time_ns(0), world.time_ns(world.ticks(window_ns)))
         for one in kind:
-            fit(one, world, loaded)
+            expect_fit(one, world, loaded)
     except Misfit as error:
         raise UserMistake(str(error)) from None
     except ValueError as error:

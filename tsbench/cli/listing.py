@@ -83,26 +83,25 @@ def use_case_page(name: str) -> str:
     """Return the tags, fields and kinds of query of a use case, by its name or file, and points of each measurement."""
     from tsbench.encode import line_protocol
     from tsbench.scenario.spec import world as world_of
-    from tsbench.workload.world import case_of
+    from tsbench.workload.world import BUILT_IN
 
     try:
         world = world_of(name, streams=1)
     except ValueError as error:
         raise UserMistake(str(error).splitlines()[0]) from None
-    case = case_of(world.spec)
-    lines = [
-        case.doc if case is not None else "",
-        "",
-        f"tags: {', '.join(f'{tag} ({_examples(world.texts(tag))})' for tag in world.tags())}",
-    ]
+    case = world.spec.case
+    tags = [f"{tag} ({_examples(world.texts(tag))})" for tag in world.tags()]
+    lines = [case.doc if case is not None else "", "", f"tags: {', '.join(tags) or 'none, a single series'}"]
     for batch in islice(world.batches(0, points=1_000), len(world.measurements)):
         m = batch.measurement
         own = f", own tags {', '.join(m.own_tags)}" if m.own_tags else ""
         size = len(line_protocol.encode(batch)) / len(batch)
-        lines += ["", f"{m.name}: {len(m.fields)} fields{own}, {size:.0f} bytes a point as line protocol"]
+        fields = f"{len(m.fields)} field{'s' * (len(m.fields) > 1)}"
+        lines += ["", f"{m.name}: {fields}{own}, {size:.0f} bytes a point as line protocol"]
         lines += [f"  {field.name}: {field.kind}{f', {field.unit}' if field.unit else ''}" for field in m.fields]
         lines += ["", *(line.decode() for line in line_protocol.encode_singles(batch.rows(0, 5)))]
     lines += ["", *(f"query {kind}: {made.doc}" for kind, made in world.kinds.items())]
+    lines += ["", f"as a file: {BUILT_IN[name]}"] if name in BUILT_IN else []
     return "\n".join(map(printable_line, lines)).rstrip()
 
 
@@ -118,10 +117,13 @@ def query_table() -> Table:
 
     table = empty_table("query", "use cases", "asks for")
     for name, kind in queries.QUERIES.items():
-        table.add_row(name, ", ".join(kind.use_cases) if kind.use_cases else "any", kind.doc)
+        table.add_row(name, "any", kind.doc)
+    homes: dict[tuple[str, str], list[str]] = {}
     for use_case, case in built_in_cases().items():
         for name, kind in case.queries.items():
-            table.add_row(name, use_case, kind.doc)
+            homes.setdefault((name, kind.doc), []).append(use_case)
+    for (name, doc), use_cases in homes.items():
+        table.add_row(name, ", ".join(use_cases), doc)
     return table
 
 

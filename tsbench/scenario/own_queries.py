@@ -15,7 +15,7 @@ from tsbench.workload import own_text, queries
 from tsbench.workload.layout import QueryKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from tsbench.model import Aggregate, Comparator, Query
     from tsbench.model import Field as Column
@@ -38,8 +38,8 @@ class QueryPart(Part):
     """What an op asks for: letters, digits, hyphens and underscores."""
     about: str = ""
     """What it asks for, in words."""
-    of: str | None = None
-    """The measurement. Default: the first one."""
+    of: str | Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1_000)] | None = None
+    """The measurement, or several, of which queries take one in turn. Default: the first one."""
     select: Annotated[tuple[str, ...], Field(strict=False, max_length=1_000)] = ()
     """Fields (`temp`), or aggregates of fields (`max(temp)`): max, min, mean, sum, count."""
     where: Annotated[tuple[str, ...], Field(strict=False, max_length=10)] = ()
@@ -150,6 +150,11 @@ class QueryPart(Part):
         return tuple((cast("Aggregate", m[1]), m[2]) for m in matches)
 
     @property
+    def measurements(self) -> tuple[str, ...]:
+        """Names of the measurements; none for the first one."""
+        return (self.of,) if isinstance(self.of, str) else self.of or ()
+
+    @property
     def fields(self) -> tuple[str, ...]:
         """Names of the fields that are selected or aggregated."""
         return tuple(field for _, field in self.values) or tuple(text.strip() for text in self.select)
@@ -157,8 +162,8 @@ class QueryPart(Part):
     def kind(self, layouts: Sequence[Layout]) -> QueryKind:
         """Return the kind of query, about one of these measurements, the first one by default."""
         newest_rows = self.newest and not self.values
-        layout = next((one for one in layouts if one.name == self.of), layouts[0])
-        fields = {field.name: field for field in layout.fields}
+        chosen = [one for one in layouts if one.name in self.measurements] or [*layouts[:1]]
+        fields = {field.name: field for field in chosen[0].fields}
         where = [_condition(text, fields) for text in self.where]
         return QueryKind(
             self.about or self.name,
@@ -167,7 +172,7 @@ class QueryPart(Part):
             self.share or 0.0,
             self.series or 0,
             tuple(dict.fromkeys(self.fields)),
-            (layout.name,),
+            self.measurements or (chosen[0].name,),
             tagged=tuple(one for one in where if isinstance(one, Tagged)),
             draws=tuple(self.draw.items()),
             zipf=self.popularity == "zipf",
@@ -232,41 +237,55 @@ def query_kinds(asked: Sequence[QueryPart], layouts: Sequence[Layout]) -> dict[s
 
 
 def expect_answerable(
-    asked: Sequence[QueryPart], layouts: Sequence[Layout], tags: Mapping[str, Sequence[str] | None]
+    asked: Sequence[QueryPart],
+    layouts: Sequence[Layout],
+    tags: Mapping[str, Sequence[str] | None],
+    *,
+    taken: Collection[str],
 ) -> None:
     """Verify that queries are about fields of these measurements, and about series with these tags.
 
-    `tags` has the key first, and the values of those tags that have a list of them.
+    `tags` has the key first, and the values of those tags that have a list of them; names that are `taken` are those of
+    other queries.
 
     Raises
     ------
     ValueError
-        If one is not, or two have one name, or one has that of a built-in kind.
+        If one is not, or two have one name, or one has a name that is taken.
     """
     expect_names("query", [query.name for query in asked], kinds=True)
     measurements = {layout.name: {field.name: field for field in layout.fields} for layout in layouts}
     for query in asked:
-        place, of = f"query.{query.name}", query.of or next(iter(measurements))
-        if query.name in queries.QUERIES:
+        place = f"query.{query.name}"
+        if query.name in taken:
             raise ValueError(f"{place}: is the name of a built-in query; take another one")
-        if of not in measurements:
-            raise ValueError(f"{place}.of: there is no measurement '{of}'; {suggestion(of, measurements)}")
-        try:
-            where = [_condition(text, measurements[of]) for text in query.where]
-        except ValueError as error:
-            raise ValueError(f"{place}.where: {error}") from None
-        _expect_tags(place, query, tags, [one for one in where if isinstance(one, Tagged)])
-        if query.text:
-            _expect_reads(place, query, next(iter(tags), ""))
-            continue
-        conditions = [one for one in where if isinstance(one, Condition)]
-        if conditions and query.newest:
-            raise ValueError(f"{place}.where: the newest row of a series is chosen by tags alone, not by its fields")
-        for key, name in [*(("select", name) for name in query.fields), *(("where", one.field) for one in conditions)]:
-            if name not in measurements[of]:
-                known = suggestion(name, measurements[of])
-                raise ValueError(f"{place}.{key}: '{of}' has no field '{name}'; {known}")
-        _expect_values(place, query, measurements[of])
+        if query.series and not tags:
+            raise ValueError(f"{place}.series: there is a single series, without tags; take it out")
+        for of in query.measurements or [*measurements][:1]:
+            if of not in measurements:
+                raise ValueError(f"{place}.of: there is no measurement '{of}'; {suggestion(of, measurements)}")
+            _expect_asked(place, query, of, measurements[of], tags)
+
+
+def _expect_asked(
+    place: str, query: QueryPart, of: str, fields: Mapping[str, Column], tags: Mapping[str, Sequence[str] | None]
+) -> None:
+    """Verify that what a query says about the fields of one of its measurements, and about tags, can be answered."""
+    try:
+        where = [_condition(text, fields) for text in query.where]
+    except ValueError as error:
+        raise ValueError(f"{place}.where: {error}") from None
+    _expect_tags(place, query, tags, [one for one in where if isinstance(one, Tagged)])
+    if query.text:
+        _expect_reads(place, query, next(iter(tags), ""))
+        return
+    conditions = [one for one in where if isinstance(one, Condition)]
+    if conditions and query.newest:
+        raise ValueError(f"{place}.where: the newest row of a series is chosen by tags alone, not by its fields")
+    for key, name in [*(("select", name) for name in query.fields), *(("where", one.field) for one in conditions)]:
+        if name not in fields:
+            raise ValueError(f"{place}.{key}: '{of}' has no field '{name}'; {suggestion(name, fields)}")
+    _expect_values(place, query, fields)
 
 
 def _expect_values(place: str, query: QueryPart, fields: Mapping[str, Column]) -> None:

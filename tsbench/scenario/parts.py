@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from tsbench import units
 from tsbench.measure.settling import LEAST_S
 from tsbench.model import WriteMode
 from tsbench.scenario.types import STEADY, DurationNs, Mode, Part, SecondsNs, SizeBytes, TimeNs, Waits, WarmupNs
-from tsbench.scenario.use_case import UseCaseFile, built_in
+from tsbench.scenario.use_case import UseCaseFile, built_in, built_in_case
 from tsbench.servers import cgroup
+from tsbench.text import suggestion
 from tsbench.units import NS_PER_S
-from tsbench.workload.world import Disorder, WorldSpec
+from tsbench.workload.world import BUILT_IN, Disorder, WorldSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from tsbench.servers.base import Server
     from tsbench.targets.target import Target
+    from tsbench.workload.layout import UseCase
 
 
 def _many(mode: WriteMode) -> WriteMode:
@@ -66,10 +68,10 @@ class WorldPart(Part):
     """The same seed makes the same points, queries and arrivals."""
     streams: Annotated[int, Field(ge=1, le=MAX_SCALE)] = 8
     """Shares of the series; one writer owns a share. Never more than `scale`; as many processes as streams at most."""
-    form: Literal["bounded", "peer", "uniform", "pareto"] = "bounded"
-    """Values of `devops`: within limits, or with `peer` as TSBS simulates them; of `sensordata`: `uniform` (the same as
-    `bounded`) or `pareto`. In `iot`, and in files with `[form.peer]`, points are late, lost or lack fields with `peer`.
-    Others have one form."""
+    form: str = "bounded"
+    """A variant of the use case, `[form.NAME]` of its file. With `peer` the values of `devops` are those that TSBS
+    simulates, and points of `iot` are late, lost or lack fields; `sensordata` has `uniform` (the same as `bounded`) and
+    `pareto`."""
     decimals: Annotated[int, Field(ge=0, le=15)] | None = None
     """Decimals that float fields are rounded to. Default: as the use case says."""
     late: Share = 0.0
@@ -81,6 +83,16 @@ class WorldPart(Part):
     missing: Share = 0.0
     """Share of the points that are never sent."""
 
+    @field_validator("form")
+    @classmethod
+    def _known(cls, form: str, others: ValidationInfo) -> str:
+        name = others.data.get("use_case", "")
+        file = others.data.get("described") or built_in(name)
+        forms = ["bounded", *(file.form if file else ())]
+        if file is not None and form not in forms:
+            raise ValueError(f"'{name}' has no form '{form}'; {suggestion(form, forms)}")
+        return form
+
     @property
     def file(self) -> UseCaseFile | None:
         """What the use case's file says, a user's or a built-in one; None if it has none."""
@@ -88,7 +100,6 @@ class WorldPart(Part):
 
     def spec(self, resolution_ns: int = 1) -> WorldSpec:
         """Return the parameters of the world; never more streams than series."""
-        file = self.file
         disorder = Disorder(
             late=self.late, out_of_order=self.out_of_order, duplicate=self.duplicate, missing=self.missing
         )
@@ -103,8 +114,14 @@ class WorldPart(Part):
             decimals=self.decimals,
             disorder=disorder,
             resolution_ns=resolution_ns,
-            case=None if file is None else file.case(self.use_case, self.interval),
+            case=self._case(),
         )
+
+    def _case(self) -> UseCase | None:
+        how = self.use_case, self.interval, self.decimals
+        if self.described is not None:
+            return self.described.case(*how)
+        return built_in_case(*how) if self.use_case in BUILT_IN else None
 
 
 class LoadPart(Part):

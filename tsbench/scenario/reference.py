@@ -30,7 +30,8 @@ def json_schema(lists: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
     cases = built_in_cases()
     _suggest(parts["WorldPart"]["properties"]["use_case"], cases, pattern=r"\.toml$")
     parts["TargetPart"]["properties"]["name"]["enum"] = sorted(TARGETS)
-    own = [kind for case in cases.values() for kind in case.queries]
+    own = {kind for case in cases.values() for kind in case.queries}
+    _suggest(parts["WorldPart"]["properties"]["form"], {form for case in cases.values() for form in case.forms})
     _suggest(parts["Op"]["properties"]["query"], [*QUERIES, *own])
     needed = {name: parts[model].pop("required") for name, model in _FILLED_BY_A_MATRIX.items()}
     document["if"] = {"not": {"required": ["matrix"]}}
@@ -112,8 +113,8 @@ def _tidied(node: Any) -> Any:
         return node
     tidy = {_BOUNDS.get(key, key): _tidied(value) for key, value in node.items() if key != "title"}
     if _NULL in tidy.get("anyOf", ()):  # TOML has none
-        (only,) = (option for option in tidy.pop("anyOf") if option != _NULL)
-        tidy = {**only, **tidy}
+        options = [option for option in tidy.pop("anyOf") if option != _NULL]
+        tidy |= options[0] if len(options) == 1 else {"anyOf": options}
     if "default" in tidy:
         default = _as_written(tidy.pop("default"), tidy.get(UNIT))
         tidy |= {} if default is None or isinstance(default, dict) else {"default": default}

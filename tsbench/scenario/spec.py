@@ -41,7 +41,8 @@ from tsbench.scenario.types import FILE, Part
 from tsbench.scenario.use_case import resolved
 from tsbench.targets.registry import TARGETS
 from tsbench.text import listed
-from tsbench.workload.world import World, case_of, layouts_of
+from tsbench.workload import queries
+from tsbench.workload.world import World, layouts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -141,9 +142,9 @@ class RunSpec(Job):
                 "drive.warmup: a run with target.cold has none, since it measures the first ops; take it out"
             )
         if self.query and (layouts := layouts_of(self.world.spec())):
-            case = case_of(self.world.spec())
+            case = self.world.spec().case
             tags = {tag.name: tag.choices or None for tag in case.tags} if case else {}
-            expect_answerable(self.query, layouts, tags)
+            expect_answerable(self.query, layouts, tags, taken={*queries.QUERIES, *(case.queries if case else ())})
         expect_sequence(self.event, self.drive, self.server)
         kinds = {op.name: "write" if op.query is None else "query" for op in self.op}
         expect_fit(self.gates, kinds, self.drive.loop)
@@ -247,8 +248,8 @@ class RunSpec(Job):
     def world_at(self) -> World:
         """Return the simulated world of the run, with the scenario's own kinds of query."""
         spec = self.world.spec(self.resolution_ns)
-        case, layouts = case_of(spec), layouts_of(spec)
-        if self.query and case is not None and layouts:
+        case = spec.case
+        if self.query and case is not None and (layouts := layouts_of(spec)):
             own = query_kinds(self.query, layouts)
             spec = replace(spec, case=replace(case, queries={**case.queries, **own}))
         return World(spec)

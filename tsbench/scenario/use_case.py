@@ -14,15 +14,18 @@ from tsbench.scenario import prepared
 from tsbench.scenario.file import explain, naming, odd_text, read_document
 from tsbench.scenario.own_data import HIDDEN, RecordingPart, TimeColumn, expect_no_hidden
 from tsbench.scenario.own_queries import NAME, QueryPart, expect_answerable, expect_names, query_kinds
-from tsbench.scenario.simulated import FieldPart, FormPart, FormsPart, MeasurementPart, TagPart, expect_lists
+from tsbench.scenario.simulated import FieldPart, FormPart, MeasurementPart, TagPart, expect_lists
 from tsbench.scenario.types import FILE, Part
+from tsbench.text import listed, suggestion
 from tsbench.units import NS_PER_S, format_time
+from tsbench.workload import queries
 from tsbench.workload.layout import Layout, UseCase
-from tsbench.workload.use_cases import FILES, USE_CASES
+from tsbench.workload.world import BUILT_IN, World, WorldSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tsbench.model import Window
     from tsbench.workload.recording import Recorded
 
 
@@ -35,8 +38,8 @@ class UseCaseFile(Part):
     """Files that have the points, in place of `tags` and `measurement`, which simulate them."""
     tags: Annotated[dict[str, TagPart], Field(max_length=100)] = Field(default_factory=dict)
     measurement: Annotated[tuple[MeasurementPart, ...], Field(strict=False, max_length=1_000)] = ()
-    form: FormsPart = FormsPart()
-    """Variants, which `world.form` chooses."""
+    form: Annotated[dict[str, FormPart], Field(max_length=20)] = Field(default_factory=dict)
+    """Variants, which `world.form` chooses; `bounded`, the default, has nothing of them."""
     query: Annotated[tuple[QueryPart, ...], Field(strict=False, max_length=1_000)] = ()
 
     @model_validator(mode="after")
@@ -44,11 +47,10 @@ class UseCaseFile(Part):
         if self.recording is not None:
             self._expect_recorded(self.recording)
             return self
-        for name in ("tags", "measurement"):
-            if not getattr(self, name):
-                raise ValueError(f"{name}: is missing; a use case has tags and measurements, or a [recording]")
+        if not self.measurement:
+            raise ValueError("measurement: is missing; a use case has tags and measurements, or a [recording]")
         keys = [name for name, tag in self.tags.items() if tag.is_key]
-        if len(keys) != 1:
+        if len(keys) != 1 and self.tags:
             said = f"{' and '.join(keys)} are" if keys else "none is"
             raise ValueError(f"tags: {said} the key; exactly one tag has number = 'p-{{}}' without count")
         expect_names("measurement", [m.name for m in self.measurement])
@@ -59,21 +61,28 @@ class UseCaseFile(Part):
             if tag.within is not None:
                 expect_lists(name, tag, self.tags if tag.within in drawn else {})
             drawn.append(name)
+        expect_names("form", [*self.form])
+        if "bounded" in self.form:
+            raise ValueError("form.bounded: is the name of the file itself; take another one")
         for m in self.measurement:
             self._expect_measurement(m)
-        tags = {keys[0]: None} | {name: tag.values for name, tag in self.tags.items()}
-        expect_answerable(self.query, self.layouts(NS_PER_S), tags)
+        for name, form in self.form.items():
+            self._expect_form(f"form.{name}", form)
+        tags = dict.fromkeys(keys) | {name: tag.values for name, tag in self.tags.items()}
+        expect_answerable(self.query, self._layouts(NS_PER_S), tags, taken=queries.QUERIES)
         return self
 
     def _expect_measurement(self, m: MeasurementPart) -> None:
         place = f"measurement.{m.name}"
         if any(tag.is_key or tag.per is not None or tag.within is not None for tag in m.tags.values()):
             raise ValueError(f"{place}.tags: the key, and tags with per or within, are in [tags]")
+        if m.tags and not self.tags:
+            raise ValueError(f"{place}.tags: needs [tags] with a key")
         expect_names(place, [*self.tags, *m.tags, *m.fields])
         stored = [part for part in m.fields.values() if not part.hidden]
         if not stored:
             raise ValueError(f"{place}.fields: all are hidden; one has to be stored")
-        taken = self.form.peer is not None and self.form.peer.null > 0 and all(part.null is not None for part in stored)
+        taken = any(form.null for form in self.form.values()) and all(part.null is not None for part in stored)
         if sum(not part.null for part in stored) < 1 + taken:  # a form takes one field of a point
             raise ValueError(f"{place}.fields: all have null; one has to be in each point")
         try:
@@ -81,44 +90,93 @@ class UseCaseFile(Part):
         except ValueError as error:
             raise ValueError(f"{place}.fields.{error}") from None
 
+    def _expect_form(self, place: str, form: FormPart) -> None:
+        """Verify that a form's fields are those of the measurements, with other values only."""
+        known = {m.name: m for m in self.measurement}
+        for of, fields in form.fields.items():
+            if of not in known:
+                raise ValueError(f"{place}.fields: there is no measurement '{of}'; {suggestion(of, known)}")
+            for name, part in fields.items():
+                if (usual := known[of].fields.get(name)) is None:
+                    hint = suggestion(name, known[of].fields)
+                    raise ValueError(f"{place}.fields.{of}: '{of}' has no field '{name}'; {hint}")
+                if (part.hidden, part.column(name)) != (usual.hidden, usual.column(name)):
+                    raise ValueError(f"{place}.fields.{of}.{name}: differs in type, unit, null or hidden; say the same")
+            try:
+                known[of].layout(NS_PER_S, others=fields)
+            except ValueError as error:
+                raise ValueError(f"{place}.fields.{of}.{error}") from None
+
     def _expect_recorded(self, recording: RecordingPart) -> None:
         """Verify that nothing else has points, and that the queries fit the recording, if it is prepared."""
         if self.tags or self.measurement:
             raise ValueError(f"{'tags' if self.tags else 'measurement'}: belongs to simulated data; take it out")
         if recording.digest:
             tags = {tag.name: tag.choices for tag in prepared.tags_of(recording)}
-            expect_answerable(self.query, prepared.layouts_of(recording), tags)
+            expect_answerable(self.query, prepared.layouts_of(recording), tags, taken=queries.QUERIES)
 
-    def layouts(self, interval_ns: int) -> tuple[Layout, ...]:
-        """Return the measurements as a world simulates them."""
-        return tuple(m.layout(interval_ns) for m in self.measurement)
+    def _layouts(
+        self, interval_ns: int, decimals: int | None = None, form: FormPart | None = None
+    ) -> tuple[Layout, ...]:
+        others = form.fields if form else {}
+        return tuple(m.layout(interval_ns, decimals, others.get(m.name, {})) for m in self.measurement)
 
-    def case(self, name: str, interval_ns: int) -> UseCase:
-        """Return the use case for worlds with this interval."""
+    def case(self, name: str, interval_ns: int, decimals: int | None = None) -> UseCase:
+        """Return the use case for worlds with this interval; `decimals` of floats, if given, replace its own."""
         if self.recording is not None:
             layouts, tags = prepared.layouts_of(self.recording), prepared.tags_of(self.recording)
             kinds, points = query_kinds(self.query, layouts), prepared.recorded(self.recording)
             return UseCase(name, self.about, tags, {"bounded": layouts}, queries=kinds, recorded=points)
         ordered = sorted(self.tags.items(), key=lambda item: not item[1].is_key)
         tags = tuple(tag.tag(own) for own, tag in ordered)
-        layouts = self.layouts(interval_ns)
-        peer, kinds = self.form.peer, query_kinds(self.query, layouts)
-        if peer is None:
-            return UseCase(name, self.about, tags, {"bounded": layouts}, queries=kinds)
-        forms = {"peer": layouts, "bounded": layouts}
-        return UseCase(name, self.about, tags, forms, tuple(peer.model_dump().items()), kinds)
+        layouts = self._layouts(interval_ns, decimals)
+        forms = {"bounded": layouts}
+        forms |= {name: self._layouts(interval_ns, decimals, form) for name, form in self.form.items()}
+        defects = {name: form.defects for name, form in self.form.items()}
+        return UseCase(name, self.about, tags, forms, defects, query_kinds(self.query, layouts))
 
 
 _INNER: dict[str, type[Part]] = {
     "tags": TagPart,
     "measurement": MeasurementPart,
     "fields": FieldPart,
-    "form": FormsPart,
-    "peer": FormPart,
+    "form": FormPart,
     "query": QueryPart,
     "recording": RecordingPart,
     "time": TimeColumn,
 }
+
+
+def _with_base(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return a file's tables with those of its `base`, another use case, of which it may choose `measurements`."""
+    base, chosen = (document.pop(key, None) for key in ("base", "measurements"))
+    if base is None:
+        if chosen is not None:
+            raise UserMistake("measurements: belongs to base, of which it chooses some; take it out")
+        return document
+    if not isinstance(base, str):
+        raise UserMistake("base: needs a built-in use case (`tsbench list use-cases`) or a file beside this one")
+    source = BUILT_IN.get(base, path.parent / base)
+    _, above = read_document(source, "use case")
+    if "base" in above or "recording" in above or "recording" in document:
+        raise UserMistake(f"base: '{base}' and this one need to simulate, and '{base}' to have no base itself")
+    known = [m.name for m in read_use_case(source).measurement]  # which is refused here if it is wrong
+    if chosen is None:
+        return {**above, **document}
+    if not isinstance(chosen, list) or not chosen or (odd := [name for name in chosen if name not in known]):
+        hint = suggestion(str(odd[0]), known) if isinstance(chosen, list) and chosen else f"there are {listed(known)}"
+        raise UserMistake(f"measurements: needs names of measurements of '{base}'; {hint}")
+    asked = [one for one in above.get("query", ()) if {*_names_of(one.get("of", known[0]))} <= {*chosen}]
+    measurements = [m for m in above["measurement"] if m["name"] in chosen]
+    forms = {
+        name: {**form, "fields": {of: fields for of, fields in form.get("fields", {}).items() if of in chosen}}
+        for name, form in above.get("form", {}).items()
+    }
+    return {**above, "measurement": measurements, "query": asked, "form": forms, **document}
+
+
+def _names_of(names: str | list[str]) -> list[str]:
+    return [names] if isinstance(names, str) else names
 
 
 @lru_cache(maxsize=16)
@@ -127,6 +185,7 @@ def _read(path: Path, _changed: tuple[int, int]) -> UseCaseFile:
     if odd := odd_text(document):
         raise UserMistake(f"{path}: {odd}")
     with naming(f"{path}: "):
+        document = _with_base(document, path)
         expect_no_hidden(document)
     try:
         return UseCaseFile.model_validate(document, context=FILE)
@@ -142,7 +201,7 @@ def read_use_case(path: Path) -> UseCaseFile:
     UserMistake
         One line with the file, the key, the mistake and the cure.
     """
-    if path.stem in USE_CASES or FILES.get(path.stem, path) != path:
+    if BUILT_IN.get(path.stem, path) != path:
         raise UserMistake(f"{path}: '{path.stem}' is a built-in use case; rename the file")
     if not NAME.fullmatch(path.stem.replace("-", "_")):
         raise UserMistake(f"{path}: its name names the data; take letters, digits and hyphens, such as pumps.toml")
@@ -162,23 +221,66 @@ def read_use_case(path: Path) -> UseCaseFile:
 
 
 def built_in(name: str) -> UseCaseFile | None:
-    """Return what the file of a built-in use case says; None if it has no file, or is unknown."""
-    return read_use_case(FILES[name]) if name in FILES else None
+    """Return what the file of a built-in use case says; None for any other name."""
+    return read_use_case(BUILT_IN[name]) if name in BUILT_IN else None
+
+
+@lru_cache(maxsize=64)
+def built_in_case(name: str, interval_ns: int, decimals: int | None = None) -> UseCase:
+    """Return a built-in use case for worlds with this interval; `decimals` as for `UseCaseFile.case`."""
+    return read_use_case(BUILT_IN[name]).case(name, interval_ns, decimals)
+
+
+def expect_fit(kind: str, world: World, loaded: Window) -> None:
+    """Verify that a kind of query fits a world, as `workload.queries.fit` does.
+
+    Raises
+    ------
+    tsbench.workload.queries.Misfit
+        If it does not; with the use cases that have such a kind, if others do.
+    """
+    homes = [name for name, case in built_in_cases().items() if kind in case.queries]
+    if homes and kind not in queries.kinds_of(world):
+        raise queries.Misfit(f"query '{kind}' is for the use case {' or '.join(homes)}, not for {world.spec.use_case}")
+    queries.fit(kind, world, loaded)
+
+
+def built_in_spec(
+    use_case: str,
+    scale: int,
+    seed: int,
+    start_ns: int,
+    interval_ns: int,
+    streams: int = 1,
+    form: str = "bounded",
+    **more: Any,
+) -> WorldSpec:
+    """Return the parameters of a world of a built-in use case."""
+    case = built_in_case(use_case, interval_ns, more.get("decimals")) if use_case in BUILT_IN else None
+    return WorldSpec(use_case, scale, seed, start_ns, interval_ns, streams, form, **{"case": case, **more})
 
 
 def built_in_cases(interval_ns: int = 10 * NS_PER_S) -> dict[str, UseCase]:
     """Return the built-in use cases by name, for worlds with this interval."""
-    read = {name: read_use_case(path).case(name, interval_ns) for name, path in FILES.items()}
-    return dict(sorted((USE_CASES | read).items()))
+    return {name: built_in_case(name, interval_ns) for name in BUILT_IN}
 
 
 def resolved(world: Any, place: Path) -> Any:
-    """Return a [world] table whose use case is a file (below `place`, or from here) with what the file describes."""
+    """Return a [world] table whose use case is a file (below `place`, or from here) with what the file describes.
+
+    A single series needs no scale.
+    """
     name = world.get("use_case") if isinstance(world, dict) else None
-    if not isinstance(name, str) or "described" in world or (path := _path_of(name, place)) is None:
+    if not isinstance(name, str) or "described" in world:
         return world
+    if (path := _path_of(name, place)) is None:
+        return {"scale": 1, **world} if name in BUILT_IN and not read_use_case(BUILT_IN[name]).tags else world
     described = read_use_case(path)
-    given = {} if described.recording is None else _recorded_keys(world, prepared.recorded(described.recording))
+    given: dict[str, Any] = {}
+    if described.recording is not None:
+        given = _recorded_keys(world, prepared.recorded(described.recording))
+    elif not described.tags:
+        given = {"scale": world.get("scale", 1)}
     return {**world, "use_case": path.stem, "described": described, **given}
 
 
@@ -202,7 +304,7 @@ def _path_of(name: str, place: Path) -> Path | None:
     None for what is built in, or unknown.
     """
     if not name.endswith(".toml"):
-        return None if name in USE_CASES or name in FILES else plugins.use_case(name)
+        return None if name in BUILT_IN else plugins.use_case(name)
     path = place / name
     return path if path.exists() or not Path(name).exists() else Path(name)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tsbench.errors import UserMistake
 from tsbench.model import Text
 from tsbench.scenario.file import naming
+from tsbench.scenario.use_case import expect_fit
 from tsbench.servers import cgroup
 from tsbench.targets import registry
 from tsbench.targets.base import Unsupported
@@ -179,7 +180,7 @@ def _check_load(spec: RunSpec, world: World, schema: Schema) -> None:
     with naming("op: ", ValueError):
         _ = spec.block_points
         for op in spec.queries:
-            queries.fit(op.query or "", world, loaded)
+            expect_fit(op.query or "", world, loaded)
     for op in spec.queries:
         asked = queries.make(op.query or "", world, loaded, spec.world.seed, 0)
         if isinstance(asked, Text):

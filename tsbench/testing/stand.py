@@ -18,11 +18,11 @@ from tsbench.measure.recorder import Recorder
 from tsbench.model import OpError, Outcome, Window, WriteMode
 from tsbench.results.ledger import read_ledgers
 from tsbench.run.bulk_load import bulk_load
-from tsbench.scenario.use_case import built_in_cases
+from tsbench.scenario.use_case import built_in_spec
 from tsbench.testing.oracle import Oracle
 from tsbench.units import NS_PER_S
 from tsbench.workload.queries import fit, kinds_of
-from tsbench.workload.world import World, WorldSpec
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,9 +57,7 @@ UNSURE: dict[int, Fate] = {
 
 def world_of(use_case: str, scale: int, *, interval_s: int, streams: int = 2, **spec: Any) -> World:
     """Return a small world of a built-in use case."""
-    interval_ns = interval_s * NS_PER_S
-    case = built_in_cases(interval_ns).get(use_case)
-    return World(WorldSpec(use_case, scale, SEED, START_NS, interval_ns, streams, case=case, **spec))
+    return World(built_in_spec(use_case, scale, SEED, START_NS, interval_s * NS_PER_S, streams, **spec))
 
 
 def fitting(world: World, loaded: Window) -> list[str]:

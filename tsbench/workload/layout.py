@@ -73,7 +73,7 @@ class Layout:
     """One measurement: its own tags, its fields in order, and the processes that generate their values.
 
     Without `derive` every field is a quantity of one of the processes, by name. Fields of kind INT are truncated
-    toward zero, the others rounded to `decimals` (None: left as they are).
+    toward zero.
     """
 
     name: str
@@ -81,7 +81,6 @@ class Layout:
     processes: tuple[Process, ...]
     tags: tuple[Tag, ...] = ()
     derive: Derive | None = None
-    decimals: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +114,9 @@ class QueryKind:
     keys
         Number of series to choose; 0 means all.
     fields
-        Number of the measurement's fields, from the first on, or their names; 0 means all.
+        Names of the measurement's fields; none means all.
     measurements
         Names of the measurements, of which queries take one in turn; empty means the world's first.
-    use_cases
-        Names of the use cases that have such queries; None means any.
     tagged
         Conditions on tags that all of its queries have.
     draws
@@ -133,9 +130,8 @@ class QueryKind:
     length_ns: int = 0
     share: float = 0.0
     keys: int = 0
-    fields: int | tuple[str, ...] = 0
+    fields: tuple[str, ...] = ()
     measurements: tuple[str, ...] = ()
-    use_cases: tuple[str, ...] | None = None
     tagged: tuple[Tagged, ...] = ()
     draws: tuple[tuple[str, int], ...] = ()
     zipf: bool = False
@@ -145,15 +141,15 @@ class QueryKind:
 class UseCase:
     """The tags that all measurements share, and the measurements per form.
 
-    `forms` maps `bounded` and `peer` to the measurements; both may be the same. A world of the form `peer` has the
-    shares of `disorder.Disorder` in `peer_disorder` unless it is given others.
+    `forms` maps `bounded` and its variants to the measurements. A world of a form with `defects` has these shares of
+    `disorder.Disorder` unless it is given others.
     """
 
     name: str
     doc: str
     tags: tuple[Tag, ...]
     forms: Mapping[str, tuple[Layout, ...]]
-    peer_disorder: tuple[tuple[str, Any], ...] = ()
+    defects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     queries: Mapping[str, QueryKind] = field(default_factory=dict)
     """Its own kinds of query, beside those that any world has."""
     recorded: Recorded | None = None

@@ -1,13 +1,8 @@
-"""The kinds of query, under the names that other benchmarks use, and the n-th query of each kind.
-
-Source: the names, windows, buckets and numbers of hosts are those of TSBS's devops queries as its code has them (its
-README differs); the sensors' two kinds are study F's, the stocks' two study B's, the `raw` ones study D's. Those about
-trucks are in `tsbench/use_cases/iot.toml`.
-"""
+"""The kinds of query that any world has, how those of use cases are made, and the n-th query of each kind."""
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -18,19 +13,13 @@ from tsbench.text import suggestion
 from tsbench.units import NS_PER_S, format_duration
 from tsbench.workload.layout import Pick, QueryKind
 from tsbench.workload.random_numbers import Bits
-from tsbench.workload.use_cases.sensors import SENSORS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tsbench.model import Aggregate, Measurement
-    from tsbench.workload.layout import Build
     from tsbench.workload.world import World
 
-MINUTE_NS = 60 * NS_PER_S
-HOUR_NS = 60 * MINUTE_NS
-DAY_NS = 24 * HOUR_NS
-CPU_USE_CASES = ("cpu-only", "devops")
 _BLOCK = 64
 """Number of successive queries of a kind that draw their random numbers together."""
 
@@ -65,12 +54,6 @@ def aggregates(
     return Aggregated(pick.measurement, values, pick.window, bucket_ns, by, pick.keys, where, pick.tagged, top)
 
 
-def buckets(pick: Pick, aggregate: Aggregate, bucket_ns: int, *, by_key: bool = False) -> Query:
-    """Return a query for an aggregate of each field by time, of all chosen series together or of each."""
-    by = (pick.measurement.key,) if by_key and pick.measurement.key is not None else ()
-    return Aggregated.of(pick.measurement, pick.fields, aggregate, bucket_ns, pick.window, pick.keys, by)
-
-
 def newest_buckets(pick: Pick, aggregate: Aggregate, bucket_ns: int, limit: int) -> Query:
     """Return a query for the newest aggregates by time before the window's end, of all series together."""
     return LatestBuckets(pick.measurement, pick.fields, aggregate, bucket_ns, pick.window.end_ns, limit)
@@ -83,81 +66,16 @@ def own_text(pick: Pick, answer: tuple[tuple[str, str], ...], texts: tuple[tuple
     return Text(pick.measurement, answer, texts, gold, pick.window, values)
 
 
-_MINUTES = partial(buckets, aggregate="max", bucket_ns=MINUTE_NS)
-_HOURS = partial(buckets, aggregate="max", bucket_ns=HOUR_NS)
-_HOURS_BY_KEY = partial(buckets, aggregate="mean", bucket_ns=HOUR_NS, by_key=True)
-_DAYS_BY_KEY = partial(buckets, aggregate="mean", bucket_ns=DAY_NS, by_key=True)
-_BUSY = partial(rows, where=(Condition("usage_user", ">", 90.0),))
-_NEWEST_FIVE = partial(newest_buckets, aggregate="max", bucket_ns=MINUTE_NS, limit=5)
-
-
-def _cpu(doc: str, build: Build, hours: int, *, keys: int = 0, fields: int = 0) -> QueryKind:
-    return QueryKind(doc, build, hours * HOUR_NS, 0.0, keys, fields, ("cpu",), CPU_USE_CASES)
-
-
 QUERIES: dict[str, QueryKind] = {
-    "single-groupby-1-1-1": _cpu("maximum of 1 cpu field per minute, 1 host, 1 hour", _MINUTES, 1, keys=1, fields=1),
-    "single-groupby-1-1-12": _cpu(
-        "maximum of 1 cpu field per minute, 1 host, 12 hours", _MINUTES, 12, keys=1, fields=1
-    ),
-    "single-groupby-1-8-1": _cpu(
-        "maximum of 1 cpu field per minute, 8 hosts together, 1 hour", _MINUTES, 1, keys=8, fields=1
-    ),
-    "single-groupby-5-1-1": _cpu("maximum of 5 cpu fields per minute, 1 host, 1 hour", _MINUTES, 1, keys=1, fields=5),
-    "single-groupby-5-1-12": _cpu(
-        "maximum of 5 cpu fields per minute, 1 host, 12 hours", _MINUTES, 12, keys=1, fields=5
-    ),
-    "single-groupby-5-8-1": _cpu(
-        "maximum of 5 cpu fields per minute, 8 hosts together, 1 hour", _MINUTES, 1, keys=8, fields=5
-    ),
-    "cpu-max-all-1": _cpu("maximum of every cpu field per hour, 1 host, 8 hours", _HOURS, 8, keys=1),
-    "cpu-max-all-8": _cpu("maximum of every cpu field per hour, 8 hosts together, 8 hours", _HOURS, 8, keys=8),
-    "cpu-max-all-32-24": _cpu("maximum of every cpu field per hour, 32 hosts together, 24 hours", _HOURS, 24, keys=32),
-    "double-groupby-1": _cpu(
-        "mean of 1 cpu field per hour and host, every host, 12 hours", _HOURS_BY_KEY, 12, fields=1
-    ),
-    "double-groupby-5": _cpu(
-        "mean of 5 cpu fields per hour and host, every host, 12 hours", _HOURS_BY_KEY, 12, fields=5
-    ),
-    "double-groupby-all": _cpu("mean of every cpu field per hour and host, every host, 12 hours", _HOURS_BY_KEY, 12),
-    "groupby-orderby-limit": _cpu(
-        "maximum of 1 cpu field in the newest 5 minutes before a moment", _NEWEST_FIVE, 1, fields=1
-    ),
-    "high-cpu-1": _cpu("every cpu field of 1 host where usage_user exceeds 90, 12 hours", _BUSY, 12, keys=1),
-    "high-cpu-all": _cpu("every cpu field of every host where usage_user exceeds 90, 12 hours", _BUSY, 12),
-    "lastpoint": _cpu("the newest row of every host", newest_rows, 0),
     "raw-all": QueryKind("every row of everything that was loaded", rows, share=1.0),
     "raw-tenth": QueryKind("every row of a tenth of the loaded time", rows, share=0.1),
     "raw-one": QueryKind("the one row that every series has in one interval", rows),
-    "select-6h-5-devices": QueryKind(
-        "every temperature of 5 devices, 6 hours",
-        rows,
-        6 * HOUR_NS,
-        keys=5,
-        measurements=("temperature",),
-        use_cases=("sensors",),
-    ),
-    "last-value": QueryKind(
-        "the newest value of every device, of one of the seven measurements in turn",
-        newest_rows,
-        measurements=tuple(layout.name for layout in SENSORS.forms["peer"]),
-        use_cases=("sensors",),
-    ),
-    "prices-day": QueryKind(
-        "every price of every stock, 1 day", rows, DAY_NS, measurements=("prices",), use_cases=("stocks",)
-    ),
-    "prices-daily": QueryKind(
-        "mean price per day and stock of everything that was loaded",
-        _DAYS_BY_KEY,
-        share=1.0,
-        measurements=("prices",),
-        use_cases=("stocks",),
-    ),
 }
+"""Those of study D, about the first measurement; all others are in files of use cases."""
 
 
 def kinds_of(world: World) -> Mapping[str, QueryKind]:
-    """Return the kinds of query that a world knows by name: its use case's own, and the built-in ones."""
+    """Return the kinds of query that a world knows by name: its use case's own, and those of any."""
     return {**QUERIES, **world.kinds} if world.kinds else QUERIES
 
 
@@ -187,8 +105,7 @@ def make(name: str, world: World, loaded: Window, seed: int, number: int) -> Que
         values, drawn = world.texts(tag), who[at : at + count]
         at += count
         tagged = (*tagged, Tagged(tag, tuple(values[i] for i in choose(drawn[: len(values)], len(values)))))
-    names = measurement.field_names
-    fields = kind.fields if isinstance(kind.fields, tuple) else names[: kind.fields or len(names)]
+    fields = kind.fields or measurement.field_names
     window = _window(loaded, _length_ns(kind, world, loaded), when, world.spec.resolution_ns)
     return kind.build(Pick(measurement, fields, window, keys, tagged))
 
@@ -207,16 +124,12 @@ def fit(name: str, world: World, loaded: Window) -> None:
     Raises
     ------
     Misfit
-        If the kind is unknown, belongs to another use case, or needs more time or series than are loaded.
+        If the world has no such kind, or it needs more time or series than are loaded.
     """
     kinds = kinds_of(world)
     kind = kinds.get(name)
     if kind is None:
-        raise Misfit(f"there is no query '{name}'; {suggestion(name, kinds)}")
-    use_case = world.spec.use_case
-    if kind.use_cases is not None and use_case not in kind.use_cases:
-        wanted = " or ".join(kind.use_cases)
-        raise Misfit(f"query '{name}' is for the use case {wanted}, not for {use_case}")
+        raise Misfit(f"there is no query '{name}' in the use case {world.spec.use_case}; {suggestion(name, kinds)}")
     if kind.keys > world.spec.scale:
         raise Misfit(
             f"query '{name}' chooses {kind.keys} series and the world has {world.spec.scale}: "
@@ -233,7 +146,7 @@ def fit(name: str, world: World, loaded: Window) -> None:
 
 
 def _span(length_ns: int) -> str:
-    hours = length_ns / HOUR_NS
+    hours = length_ns / (3_600 * NS_PER_S)
     return f"{hours:g} h" if hours >= 1 else format_duration(length_ns)
 
 

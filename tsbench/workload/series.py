@@ -108,7 +108,7 @@ class FieldSimulator:
     interval_ns
         The time between ticks.
     decimals
-        Decimals of float fields; None means those of the layout.
+        Decimals of float fields; None leaves them as they are.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class FieldSimulator:
         self._layout = layout
         self._series = series
         self._interval_ns = interval_ns
-        self._decimals = layout.decimals if decimals is None else decimals
+        self._decimals = decimals
         self._tick = 0
         self._running = [(process, *self._begin(process, bits_of(process.names[0]))) for process in layout.processes]
 
@@ -163,6 +163,5 @@ class FieldSimulator:
     def _column(self, values: Floats, kind: Kind) -> NDArray[Any]:
         if kind is not Kind.FLOAT:
             return values.astype(np.int64, order="C").ravel()
-        if self._decimals is None:
-            return values.astype(np.float64, order="C").ravel()
-        return np.round(values.astype(np.float64, order="C"), self._decimals).ravel()
+        floats = values.astype(np.float64, order="C", copy=False)
+        return (floats if self._decimals is None else np.round(floats, self._decimals)).ravel()

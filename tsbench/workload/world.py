@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -14,7 +15,6 @@ from tsbench.text import suggestion
 from tsbench.workload.disorder import Disorder, Shuffler
 from tsbench.workload.random_numbers import Bits
 from tsbench.workload.series import FieldSimulator, PointColumns, cut
-from tsbench.workload.use_cases import FILES, USE_CASES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -31,6 +31,10 @@ __all__ = ["Disorder", "World", "WorldSpec"]
 _FEWEST_ROWS, _MOST_ROWS = 512, 32_768
 
 _TAGS, _WALKS, _DISORDER = 0, 1, 2
+BUILT_IN: dict[str, Path] = {
+    path.stem: path for path in sorted((Path(__file__).parents[1] / "use_cases").glob("*.toml"))
+}
+"""The files of the built-in use cases by name, which `scenario.use_case` reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class WorldSpec:
     disorder: Disorder = field(default_factory=Disorder)
     resolution_ns: int = 1
     case: UseCase | None = field(default=None, compare=False, repr=False)
-    """The use case itself, of a user's file; else `use_case` is the name of a built-in one."""
+    """The use case of that name; None if it is unknown."""
 
 
 class World:
@@ -75,8 +79,8 @@ class World:
 
     def __init__(self, spec: WorldSpec) -> None:
         use_case = _use_case(spec)
-        if spec.form == "peer" and spec.disorder == Disorder():
-            spec = replace(spec, disorder=Disorder(**dict(use_case.peer_disorder)))
+        if spec.disorder == Disorder():
+            spec = replace(spec, disorder=Disorder(**use_case.defects.get(spec.form, {})))
         self.spec = spec
         self._layouts = use_case.forms[spec.form]
         self.kinds: Mapping[str, QueryKind] = use_case.queries
@@ -312,22 +316,16 @@ def _pieces(first: int, last: int | None, rows: int, series: int) -> Iterator[tu
         tick += ticks
 
 
-def case_of(spec: WorldSpec) -> UseCase | None:
-    """Return the use case of a world: a user's own, or the built-in one of that name; None if neither exists."""
-    return spec.case or USE_CASES.get(spec.use_case)
-
-
 def layouts_of(spec: WorldSpec) -> tuple[Layout, ...]:
     """Return the measurements of a world; none for a use case or form that does not exist."""
-    case = case_of(spec)
-    return () if case is None else case.forms.get(spec.form, ())
+    return () if spec.case is None else spec.case.forms.get(spec.form, ())
 
 
 def _use_case(spec: WorldSpec) -> UseCase:
     """Return the spec's use case after validating all parameters."""
-    use_case = case_of(spec)
+    use_case = spec.case
     if use_case is None:
-        known = [*USE_CASES, *FILES, *plugins.points(plugins.USE_CASES)]
+        known = [*BUILT_IN, *plugins.points(plugins.USE_CASES)]
         raise ValueError(f"there is no use case '{spec.use_case}'; {suggestion(spec.use_case, known)}")
     if spec.form not in use_case.forms:
         raise ValueError(f"there is no form '{spec.form}'; there are {', '.join(use_case.forms)}")
@@ -339,5 +337,5 @@ def _use_case(spec: WorldSpec) -> UseCase:
     if use_case.recorded is not None and spec.scale != use_case.recorded.series:
         raise ValueError(f"the recording has {use_case.recorded.series:,} series: scale cannot be {spec.scale}")
     if not use_case.tags and spec.scale != 1:
-        raise ValueError(f"'{spec.use_case}' is a single series: scale must be 1, not {spec.scale}")
+        raise ValueError(f"'{spec.use_case}' is a single series, without tags: scale must be 1, not {spec.scale}")
     return use_case

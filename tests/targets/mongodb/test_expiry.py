@@ -11,13 +11,14 @@ from tests.cli.support import Command, content, failed_gates, only
 from tests.targets.mongodb import bare
 from tsbench.check.audit import count_stored
 from tsbench.check.expiry import Expiry
+from tsbench.scenario.use_case import built_in_spec
 from tsbench.targets.mongodb import TARGET
 from tsbench.targets.mongodb.schemas import BUCKETED, PER_POINT, PER_POINT_INDEXED, PER_VALUE
 from tsbench.testing import data
 from tsbench.testing.data import CPU
 from tsbench.testing.stand import SEED, Stand
 from tsbench.units import NS_PER_S
-from tsbench.workload.world import World, WorldSpec
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +36,7 @@ DEADLINE_S = 240
 def test_rows_that_the_server_deleted_since_they_were_old_are_no_loss(mongodb_endpoint: str, tmp_path: Path) -> None:
     after_s = (TICKS - EXPIRED) * INTERVAL_S + INTERVAL_S // 2
     start_ns = (int(time.time()) - TICKS * INTERVAL_S) * NS_PER_S
-    world = World(WorldSpec("cpu-only", 4, SEED, start_ns, INTERVAL_S * NS_PER_S, 2))
+    world = World(built_in_spec("cpu-only", 4, SEED, start_ns, INTERVAL_S * NS_PER_S, 2))
     url = f"{mongodb_endpoint}?expireAfterSeconds={after_s}"
     assert TARGET.parse(mongodb_endpoint).expire_after_s is None
     expiry = Expiry.of(TARGET.parse(url).expire_after_s)

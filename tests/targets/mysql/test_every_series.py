@@ -11,10 +11,11 @@ import pytest
 
 from tests.targets.mysql.support import new_database
 from tsbench.model import Aggregated, Condition, Latest, Raw, Stored, Window, WriteMode
+from tsbench.scenario.use_case import built_in_spec
 from tsbench.targets.base import Statement
 from tsbench.targets.mysql import MARIADB, MYSQL
 from tsbench.testing.data import START_NS, S
-from tsbench.workload.world import World, WorldSpec
+from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +68,7 @@ def filled(
 ) -> Iterator[Filled]:
     target, schema = request.param
     layout = target.schemas[schema]
-    world = World(WorldSpec("cpu-only", SERIES, 1, START_NS, 10 * S))
+    world = World(built_in_spec("cpu-only", SERIES, 1, START_NS, 10 * S))
     with (
         new_database(mysql_server(target.name).endpoint) as url,
         closing(target.connect(url, layout)) as session,

@@ -20,7 +20,7 @@ from tsbench.drive.user import TimeSeriesUser
 from tsbench.errors import UserMistake
 from tsbench.scenario.spec import RunSpec, explained, loaded_share
 from tsbench.scenario.types import STEADY
-from tsbench.scenario.use_case import is_recorded, resolved
+from tsbench.scenario.use_case import expect_fit, is_recorded, resolved
 from tsbench.scenario.validation import check_spec
 from tsbench.targets import registry
 from tsbench.text import shortened
@@ -136,7 +136,7 @@ def _expect_answerable(spec: RunSpec, environment: Environment, users: Sequence[
     loaded = spec.loaded(world)
     for kind, task in asked_queries(users, environment.tags or (), environment.exclude_tags or ()).items():
         try:
-            queries.fit(kind, world, loaded)
+            expect_fit(kind, world, loaded)
         except queries.Misfit as misfit:
             raise UserMistake(f"{misfit.key or task}: {misfit}{f' ({task} asks it)' if misfit.key else ''}") from None
 
