@@ -155,7 +155,7 @@ def prepare(run: Run, place: Path, count: int, readback: int) -> None:
         module.compare_answer = compare_answer  # type: ignore[attr-defined]
     rows.RowTracker._compare = compare  # type: ignore[method-assign, assignment]
     rows.compare_canonical = compare_canonical  # type: ignore[assignment, attr-defined]
-    for question, _ in key.compare([*asked, *(Question(READ_BACK, query, lambda: Rows((), [])) for query in windows)]):
+    for question, _ in key.compare([*asked, *(Question(READ_BACK, query, nothing) for query in windows)]):
         if question.kind == "high-cpu-1":
             write(question.kind, numbers[id(question)], sorted(above.pop(id(question), [])))
     lines.close()

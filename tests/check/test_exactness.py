@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from tsbench.check import questions
 from tsbench.check.buckets import BucketTracker, GroupTracker, NewestBucketTracker
 from tsbench.check.comparison import ROUNDING, Difference
-from tsbench.check.packed import Packed, SpoolFile, pack
+from tsbench.check.packed import Packed, SpoolFile, pack, pack_stored
 from tsbench.check.points import Slab
 from tsbench.check.questions import Names, Question, packed_answer
 from tsbench.check.rows import NewestTracker, RowTracker, StoredTracker
@@ -62,8 +63,12 @@ class _Texts(tuple[str, ...]):
 def verdict(query: Query, rows: list[tuple[Any, ...]], points: Slab) -> bool:
     """Return True if an answer is right."""
     names = NAMES if "host" in query.columns else ALONE
-    answer: Any = Rows(query.columns, rows)
-    answer = answer if isinstance(query, Stored) else packed_answer(query, answer, names)
+    of = Rows(query.columns, rows)
+    if isinstance(query, Stored):
+        names = replace(NAMES, every_key=[(key,) for key in KEYS], numbers={(key,): n for n, key in enumerate(KEYS)})
+        answer: Any = pack_stored(query, of, names.numbers)
+    else:
+        answer = packed_answer(query, of, names)
     question: Question[Any] = Question("", query, lambda: answer)
     trackers: dict[type, Callable[[], Any]] = {
         Raw: lambda: RowTracker(question, names),

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tsbench.check.comparison import canonical
+from tsbench.check.comparison import canonical, forms_of
+from tsbench.check.packed import pack_stored
 from tsbench.check.stored_rows import EXAMPLES, Differences, Flaw, compare_canonical
 from tsbench.model import OTHERS, Rows, Stored
 from tsbench.testing import data
@@ -40,6 +46,39 @@ def compared(query: Stored, *records: list[tuple[Any, ...]]) -> list[Located]:
     """Compare the expected, the possible and the stored records of a query."""
     must, maybe, stored = (canonical(Rows(query.columns, one), odd_as_text=True) for one in records)
     return compare_canonical(query, must, maybe, stored)
+
+
+VALUES = st.one_of(
+    st.sampled_from([1.5, -0.0, 7, 2**53 + 1, 2**70, None, math.nan, math.inf, True, "7", Decimal(3), b"x"]),
+    st.floats(),
+)
+MOMENT = datetime.fromtimestamp(START_NS / 1e9, UTC)
+TIMES = st.sampled_from([START_NS, START_NS + S, MOMENT, MOMENT.replace(tzinfo=None), None, "now", 2**65, False])
+SERIES = [("host_0", "r0"), ("host_1", "r1"), ("host_2", None)]
+TAGS = st.sampled_from([*SERIES, ("host_1", "r0"), (None, None), (5, "r0")])
+RECORDS = st.lists(st.tuples(TIMES, TAGS, VALUES, VALUES, VALUES, st.sampled_from([None, None, None, "more = 1"])))
+
+
+@given(RECORDS)
+def test_stored_rows_as_columns_are_the_rows(drawn: list[Any]) -> None:
+    """Whatever a database holds: the rows of known series and numbers as columns, all others as they are."""
+    rows = Rows(COLUMNS, [(time, *tags, *rest) for time, tags, *rest in drawn])
+    packed = pack_stored(QUERY, rows, {tags: number for number, tags in enumerate(SERIES)})
+    plain = [(time, *key, *values) for time, key, *values in packed.rows(SERIES)]
+    as_columns = [(*(None if value != value else value for value in row), None) for row in plain]  # noqa: PLR0124
+    as_rows = canonical(rows, FORMS, odd_as_text=True)
+    assert Counter(map(repr, [*as_columns, *packed.odd])) == Counter(map(repr, as_rows))
+    assert not any(is_of_numbers(row) for row in packed.odd)
+
+
+def is_of_numbers(row: tuple[Any, ...]) -> bool:
+    """Return whether a row is one that columns hold."""
+    time, host, region, *values, others = row
+    known = type(time) is int and time < 2**63 and (host, region) in SERIES and others is None
+    return known and all(value is None or (type(value) in {int, float} and value == value) for value in values)  # noqa: PLR0124
+
+
+FORMS = forms_of(QUERY)
 
 
 def changed(row: int, **values: Any) -> list[tuple[Any, ...]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tsbench.check.comparison import Difference, canonical, forms_of
+from tsbench.check.comparison import Difference
 from tsbench.check.packed import Packed, SpoolFile
 from tsbench.check.questions import Question
 from tsbench.check.sample import RowSample, head_of, loads
@@ -90,7 +90,7 @@ class Answers:
         """Add a question to be checked."""
         self._waiting.append(replace(question, read=partial(self._read, question)))
 
-    def _read(self, question: Question[Query]) -> Answer | Rows:
+    def _read(self, question: Question[Query]) -> Answer:
         answer = question.read()
         if isinstance(answer, Packed) and question.part is None and not len(answer) and not answer.odd:
             self._empty.add(id(question.query))
@@ -108,11 +108,10 @@ class Answers:
         read = (lambda: answer) if isinstance(answer, Difference) else self._kept().keep(answer)
         self.given(Question(kind, query, read))
 
-    def stored_rows(self, query: Stored, rows: Rows) -> None:
+    def stored_rows(self, gold: Gold, query: Stored, rows: Rows) -> None:
         """Add rows that were read back."""
         self.rows += len(rows)
-        plain = canonical(rows, forms_of(query), odd_as_text=True)
-        kept = self._kept().keep_rows(query.columns, plain)
+        kept = self._kept().keep(gold.packed_stored(query, rows))
         question = Question(READ_BACK, query, kept, cut=len(rows) == query.limit)
         self._waiting.append(question)
         if rows.notes:
@@ -340,7 +339,7 @@ def read_back(
         except Unsupported as why:
             answers.unsupported[READ_BACK] = str(why)
             return
-        answers.stored_rows(query, session.query(statement, query.columns))
+        answers.stored_rows(gold, query, session.query(statement, query.columns))
         advance(1)
     tags, series = gold.world.tags(), gold.world.spec.scale
     held = session.inventory(gold.world.measurements, series=series <= limit)

@@ -140,25 +140,33 @@ def canonical(rows: Rows, forms: ColumnForms = ColumnForms(), *, odd_as_text: bo
     NotAnAnswer
         If a value is of a type that no answer can contain, unless `odd_as_text`.
     """
-    of_times = {i for i, name in enumerate(rows.columns) if name in forms.times}
     try:
-        columns = list(zip(*rows.records, strict=True))
+        return in_order([*zip(*canonical_columns(rows, forms, odd_as_text=odd_as_text), strict=True)])
     except ValueError:  # rows of different lengths, which are a wrong answer
         if odd_as_text:
             raise
+        of_times = {i for i, name in enumerate(rows.columns) if name in forms.times}
         return in_order(
             [tuple(canonical_value(v, of_time=i in of_times) for i, v in enumerate(r)) for r in rows.records]
         )
-    columns_all = []
-    for i, (name, column) in enumerate(zip(rows.columns, columns, strict=False)):  # no rows have no columns
-        values: Sequence[Any] = column
+
+
+def canonical_columns(rows: Rows, forms: ColumnForms, *, odd_as_text: bool = False) -> list[Sequence[Any]]:
+    """Return the columns of rows in canonical form, and none of no rows; otherwise as `canonical`, and unsorted.
+
+    Raises
+    ------
+    ValueError
+        If rows have different lengths.
+    """
+    made = []
+    for name, values in zip(rows.columns, rows.by_column(), strict=False):
         if labels := forms.labels.get(name):
             numbers: dict[Any, float] = {label: float(number) for number, label in enumerate(labels)}
-            values = [_number_of(numbers, value) for value in column]
-        columns_all.append(
-            canonical_column(values, of_time=i in of_times, of_floats=name in forms.floats, odd_as_text=odd_as_text)
-        )
-    return in_order([*zip(*columns_all, strict=True)])
+            values = [_number_of(numbers, value) for value in values]  # noqa: PLW2901
+        is_time, is_float = name in forms.times, name in forms.floats
+        made.append(canonical_column(values, of_time=is_time, of_floats=is_float, odd_as_text=odd_as_text))
+    return made
 
 
 def _number_of(numbers: Mapping[Any, float], label: Any) -> Any:
@@ -188,6 +196,8 @@ def canonical_column(
 ) -> Sequence[Any]:
     """Return a column of values in canonical form; otherwise as `canonical`."""
     kinds = set(map(type, column))
+    if of_time and kinds == {datetime}:
+        return _times_ns(column)
     if kinds <= (_TIMES_AS_THEY_ARE if of_time else _AS_THEY_ARE):
         return column  # which nearly all are: a value at a time would take five times as long
     if not of_time and kinds <= _NUMBERS:
@@ -246,6 +256,12 @@ def equal(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return one == other or (math.isnan(one) and math.isnan(other))
     return type(one) is type(other) and bool(one == other)
+
+
+def _times_ns(moments: Sequence[datetime]) -> list[int]:
+    """Return a column of times in ns, of which few are different: each is that of many series."""
+    known = {moment: _time_ns(moment) for moment in {*moments}}
+    return [known[moment] for moment in moments]
 
 
 def _time_ns(value: Any) -> Any:

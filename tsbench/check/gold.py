@@ -11,10 +11,10 @@ import numpy as np
 
 from tsbench.check.aggregates import AggregateTracker, is_computed_alone
 from tsbench.check.buckets import BucketTracker, GroupTracker, NewestBucketTracker
-from tsbench.check.comparison import canonical, forms_of
 from tsbench.check.expiry import unexpired
 from tsbench.check.newest import MovingTracker
 from tsbench.check.own_texts import OwnTextTracker
+from tsbench.check.packed import pack_stored
 from tsbench.check.points import EVER_NS, NEVER_NS, SURE, end_of_writes, slabs
 from tsbench.check.questions import Names, Question, pack_rows, packed_answer
 from tsbench.check.rows import NewestTracker, RowTracker, StoredTracker
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tsbench.check.points import Feed
     from tsbench.check.questions import Answer, Checked, Tracker
     from tsbench.check.stored_rows import Located
+    from tsbench.model import Measurement
 
 
 class Gold:
@@ -86,6 +87,7 @@ class Gold:
         self._names_of_all = Names(
             keys, {key: series for series, key in enumerate(keys)}, world.spec.scale, tags=world.tags()
         )
+        self._stored_names: dict[str, Names] = {}
         self._stored: int | None = None
         self.writes = bool(len(self._ledger))
 
@@ -130,8 +132,7 @@ class Gold:
 
     def differences(self, query: Stored, rows: Rows) -> list[Located]:
         """Return the differences between stored rows and the points that were written; unknown ones may be stored."""
-        plain = Rows(rows.columns, canonical(rows, forms_of(query), odd_as_text=True))
-        ((_, difference),) = self.compare([Question("", query, lambda: plain)])
+        ((_, difference),) = self.compare([Question("", query, lambda: self.packed_stored(query, rows))])
         return cast("list[Located]", difference)
 
     def packed(self, query: Query, rows: Rows) -> Answer:
@@ -142,10 +143,28 @@ class Gold:
         """Return the rows of an answer that are in canonical form as columns."""
         return pack_rows(query, rows, self._names(query))
 
+    def packed_stored(self, query: Stored, rows: Rows) -> Packed:
+        """Return stored rows as columns."""
+        return pack_stored(query, rows, self._names(query).numbers)
+
     def _names(self, query: Query) -> Names:
+        if isinstance(query, Stored):
+            return self._names_of_stored(query.measurement)
         return replace(
             self._names_of_all, keyed=query.measurement.key is not None and query.measurement.key in query.columns
         )
+
+    def _names_of_stored(self, measurement: Measurement) -> Names:
+        """Return the names of stored rows' series: all their tags, None where one is lacking."""
+        if measurement.name not in self._stored_names:
+            tags = self.world.tags_of(measurement.name)
+            texts = (
+                [text or None for text in tags[tag].tolist()] for tag in (*measurement.tags, *measurement.own_tags)
+            )
+            keys = [*zip(*texts, strict=True)] or [()] * self.world.spec.scale
+            numbers = {key: series for series, key in enumerate(keys)}
+            self._stored_names[measurement.name] = replace(self._names_of_all, every_key=keys, numbers=numbers)
+        return self._stored_names[measurement.name]
 
     def compare(self, questions: Sequence[Question[Any]]) -> Iterator[Checked]:
         """Compare the answers to all questions with gold, in one pass over the world.

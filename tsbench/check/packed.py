@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import marshal
 from dataclasses import dataclass, field
+from datetime import datetime
 from tempfile import TemporaryFile
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tsbench.check.comparison import Computed, canonical_column
-from tsbench.model import Rows
+from tsbench.check.comparison import Computed, canonical_column, canonical_columns, forms_of, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tsbench.check.comparison import Row
+    from tsbench.model import Rows, Stored
 
 _INT64 = range(-(2**63), 2**63)
 _NUMBERS = {float, int}
@@ -96,13 +96,13 @@ class Packed:
                     equal |= np.abs(one - two) <= self.within
         return equal
 
-    def rows(self, keys: Sequence[str] | None) -> list[Row]:
+    def rows(self, keys: Sequence[Any] | None) -> list[Row]:
         """Return the rows in canonical form, sorted; `keys` are the names of the series, None where rows have none."""
         times, values = self.time_ns.tolist(), self._numbers()
         if keys is None:
-            return sorted((time_ns, *row) for time_ns, row in zip(times, values, strict=True))
+            return in_order([(time_ns, *row) for time_ns, row in zip(times, values, strict=True)])
         names = [keys[series] for series in self.series.tolist()]
-        return sorted((time_ns, name, *row) for time_ns, name, row in zip(times, names, values, strict=True))
+        return in_order([(time_ns, name, *row) for time_ns, name, row in zip(times, names, values, strict=True)])
 
     def _numbers(self) -> list[list[float]]:
         """Return the values of every row."""
@@ -120,14 +120,6 @@ class Packed:
 def is_beyond_floats(column: NDArray[Any]) -> bool:
     """Return True if a column has integers that may not be exact as floats."""
     return column.dtype.kind == "i" and len(column) > 0 and max(column.max(), -int(column.min())) > _IN_A_FLOAT
-
-
-def numbers(column: NDArray[Any]) -> Sequence[float | None]:
-    """Return a column of floats or integers in canonical form; NaN, which a point lacks, is None."""
-    if is_beyond_floats(column):
-        return canonical_column(column.tolist(), of_time=False)
-    values: list[Any] = column.astype(np.float64, copy=False).tolist()
-    return [None if value != value else value for value in values] if np.isnan(column).any() else values  # noqa: PLR0124
 
 
 def _rest(exact: Sequence[float], rounded: NDArray[np.float64]) -> list[float]:
@@ -149,7 +141,7 @@ def join_packed(tables: Sequence[Packed]) -> Packed:
     )
 
 
-def pack(rows: Sequence[Row], series_of: Mapping[str, int] | None, fields: int, *, nullable: bool = False) -> Packed:
+def pack(rows: Sequence[Row], series_of: Mapping[Any, int] | None, fields: int, *, nullable: bool = False) -> Packed:
     """Return canonical rows as columns; `series_of` has the number of each key, None where rows have none.
 
     If rows are `nullable`, None is NaN in the columns, and a NaN that an answer has makes its row an odd one.
@@ -166,22 +158,92 @@ def pack(rows: Sequence[Row], series_of: Mapping[str, int] | None, fields: int, 
     return packed
 
 
-def _columns(rows: Sequence[Row], series_of: Mapping[str, int] | None, width: int, numbers: set[type]) -> Packed | None:
+def pack_stored(query: Stored, rows: Rows, series_of: Mapping[tuple[Any, ...], int]) -> Packed:
+    """Return stored rows as columns; `series_of` has the number of each series by all its tags.
+
+    A row that no point of the world makes is an odd one, in canonical form with all its columns: one of other tags,
+    with a field or tag more, or with a value that is no number.
+    """
+    fields, forms = len(query.measurement.fields), forms_of(query)
+    columns = rows.by_column()
+    if not columns:
+        return Packed.empty(fields)
+    packed = None if forms.labels else _stored_numbers(columns, series_of, fields)
+    if packed is not None:
+        return packed.sorted()
+    kinds = {*_NUMBERS, NoneType}
+    times, *named, others = canonical_columns(rows, forms, odd_as_text=True)
+    tags, values = named[: len(named) - fields], named[len(named) - fields :]
+    keys = _joined(tags, len(times))
+    given = [*zip(times, keys, *values, strict=True)]
+    plain = [
+        other is None and _is_plain(row, series_of, fields + 2, kinds) for row, other in zip(given, others, strict=True)
+    ]
+    good = _columns([row for row, is_plain in zip(given, plain, strict=True) if is_plain], series_of, fields + 2, kinds)
+    packed = Packed.empty(fields) if good is None else good.sorted()
+    whole = zip(times, *named, others, strict=True)
+    packed.odd = [row for row, is_plain in zip(whole, plain, strict=True) if not is_plain]
+    return packed
+
+
+def _stored_numbers(
+    columns: Sequence[Sequence[Any]], series_of: Mapping[tuple[Any, ...], int], fields: int
+) -> Packed | None:
+    """Return stored rows as columns in their order, as most are; None if a row is odd or a value of another type."""
+    times, *named, others = columns
+    if others.count(None) < len(others) or {*map(type, times)} - {int, datetime}:
+        return None
+    try:
+        series = np.array([series_of.get(key, -1) for key in _joined(named[: len(named) - fields], len(times))])
+        time_ns = np.array(canonical_column(times, of_time=True), dtype=np.int64)
+        values = [_of_one_type(column) for column in named[len(named) - fields :]]
+    except (TypeError, OverflowError):  # a tag of a strange type, a number too large
+        return None
+    if series.min() < 0 or any(column is None for column in values):
+        return None
+    return Packed.of(time_ns, series, [column for column in values if column is not None])
+
+
+def _of_one_type(column: Sequence[Any]) -> NDArray[Any] | None:
+    """Return numbers, of which some may be None, as an array; None for any others."""
+    kinds = {*map(type, column)}
+    if kinds == {int}:
+        return np.array(column, dtype=np.int64)
+    values = np.array(column, dtype=np.float64) if kinds <= {float, NoneType} else None
+    return None if values is None or np.isnan(values).sum() > column.count(None) else values
+
+
+def _joined(columns: Sequence[Sequence[Any]], rows: int) -> Sequence[tuple[Any, ...]]:
+    return [*zip(*columns, strict=True)] if columns else [()] * rows
+
+
+def _columns(rows: Sequence[Row], series_of: Mapping[Any, int] | None, width: int, numbers: set[type]) -> Packed | None:
     """Return the rows as columns in their order; None if one of them is odd."""
     if not rows:
         return Packed.empty(width - 1 - (series_of is not None))
     if set(map(len, rows)) != {width}:
         return None
     times, *columns = zip(*rows, strict=True)
-    series = [0] * len(rows)
+    keys: Sequence[Any] = ()
     if series_of is not None:
         keys, *columns = columns
-        series = [series_of.get(key, -1) if type(key) is str else -1 for key in keys]
+    return _numbers_of(times, keys, columns, series_of, numbers)
+
+
+def _numbers_of(
+    times: Sequence[Any],
+    keys: Sequence[Any],
+    columns: Sequence[Sequence[Any]],
+    series_of: Mapping[Any, int] | None,
+    numbers: set[type],
+) -> Packed | None:
+    """Return columns of canonical values as those of numbers, in their order; None if a row is odd."""
+    series = [0] * len(times) if series_of is None else [series_of.get(key, -1) for key in keys]
     kinds = [set(map(type, column)) for column in columns]
     are_numbers = set(map(type, times)) == {int} and all(kind <= numbers for kind in kinds)
     if not are_numbers or min(series) < 0 or min(times) not in _INT64 or max(times) not in _INT64:
         return None
-    values = np.array(columns, dtype=np.float64).T if columns else np.empty((len(rows), 0))
+    values = np.array(columns, dtype=np.float64).T if columns else np.empty((len(times), 0))
     if NoneType in numbers and np.isnan(values).sum() != sum(column.count(None) for column in columns):
         return None
     rest = None
@@ -190,10 +252,10 @@ def _columns(rows: Sequence[Row], series_of: Mapping[str, int] | None, width: in
     return Packed(np.array(times, dtype=np.int64), np.array(series, dtype=np.int64), values, rest=rest)
 
 
-def _is_plain(row: Row, series_of: Mapping[str, int] | None, width: int, numbers: set[type]) -> bool:
+def _is_plain(row: Row, series_of: Mapping[Any, int] | None, width: int, numbers: set[type]) -> bool:
     if len(row) != width or type(row[0]) is not int or row[0] not in _INT64:
         return False
-    if series_of is not None and (type(row[1]) is not str or row[1] not in series_of):
+    if series_of is not None and row[1] not in series_of:
         return False
     values = row[1 if series_of is None else 2 :]
     return all(type(value) in numbers and (value == value or NoneType not in numbers) for value in values)  # noqa: PLR0124
@@ -231,26 +293,6 @@ class SpoolFile:
                 np.fromfile(self._file, np.float64, shape[0] * shape[1]).reshape(shape) for _ in range(1 + rest)
             )
             return Packed(time_ns, series, values, [*odd], *more)
-
-        return read
-
-    def keep_rows(self, columns: tuple[str, ...], rows: list[Row]) -> Callable[[], Rows]:
-        """Write canonical rows of any columns to the file, and return a function that reads them.
-
-        Raises
-        ------
-        OSError
-            If the disk is full.
-        """
-        start = self._file.seek(0, 2)
-        content = marshal.dumps(rows)
-        size = self._file.write(content)
-        while size < len(content):
-            size += self._file.write(content[size:])
-
-        def read() -> Rows:
-            self._file.seek(start)
-            return Rows(columns, marshal.loads(self._file.read(size)))  # noqa: S302 - our own, and gone with us
 
         return read
 

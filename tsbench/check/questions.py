@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -37,7 +37,7 @@ Q_co = TypeVar("Q_co", bound="Query", covariant=True)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question(Generic[Q_co]):
-    """A query and its answer, which `read` returns when it is to be compared (canonical rows for `Stored`).
+    """A query and its answer, which `read` returns when it is to be compared.
 
     `quiet` means that nothing was being written while it was answered; `cut` that it may have been longer. `sent_ns`
     and `ended_ns` are when it was asked and answered (0: not known). With `part`, the rows are only that part of them.
@@ -45,7 +45,7 @@ class Question(Generic[Q_co]):
 
     kind: str
     query: Q_co
-    read: Callable[[], Answer | Rows]
+    read: Callable[[], Answer]
     quiet: bool = True
     cut: bool = False
     sent_ns: int = 0
@@ -54,19 +54,18 @@ class Question(Generic[Q_co]):
 
     def answer(self) -> Answer:
         """Return the answer as columns."""
-        return cast("Answer", self.read())
-
-    def rows(self) -> Rows:
-        """Return stored rows in canonical form."""
-        return cast("Rows", self.read())
+        return self.read()
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The keys and tags of a world's `scale` series, and the number of each key; answers have keys if `keyed`."""
+    """The keys and tags of a world's `scale` series, and the number of each key; answers have keys if `keyed`.
 
-    every_key: Sequence[str]
-    numbers: Mapping[str, int]
+    Of stored rows all tags together are the key.
+    """
+
+    every_key: Sequence[Any]
+    numbers: Mapping[Any, int]
     scale: int
     keyed: bool = True
     tags: Mapping[str, Codes] = field(default_factory=dict)
@@ -74,12 +73,12 @@ class Names:
     """What `groups` returned before."""
 
     @property
-    def keys(self) -> Sequence[str] | None:
+    def keys(self) -> Sequence[Any] | None:
         """The keys of all series; None where answers have no key."""
         return self.every_key if self.keyed else None
 
     @property
-    def series_of(self) -> Mapping[str, int] | None:
+    def series_of(self) -> Mapping[Any, int] | None:
         """The number of each key; None where answers have no key."""
         return self.numbers if self.keyed else None
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tsbench.check.buckets import rows_of
 from tsbench.check.comparison import Difference, compare_answers, in_order
-from tsbench.check.packed import Packed, numbers
+from tsbench.check.packed import Packed, join_packed
 from tsbench.check.points import EVER_NS, NEVER_NS
 from tsbench.check.questions import MomentTracker, WindowTracker
 from tsbench.check.stored_rows import compare_canonical
 from tsbench.model import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -107,27 +107,33 @@ class StoredTracker(WindowTracker):
         self._query = query = question.query
         begin_ns = -EVER_NS if query.start_ns is None else query.start_ns
         super().__init__(question, names, begin_ns, EVER_NS if query.end_ns is None else query.end_ns)
-        self._known: list[Row] = []
-        self._maybe: list[Row] = []
+        self._known: list[Packed] = []
+        self._maybe: list[Packed] = []
 
     def add(self, slab: Slab, known: Slab) -> None:
-        for rows, part in ((self._known, known), (self._maybe, slab.maybe())):
+        for pieces, part in ((self._known, known), (self._maybe, slab.maybe())):
             if part is not None:
-                rows.extend(self._rows(part))
-
-    def _rows(self, slab: Slab) -> Iterator[Row]:
-        some = slice(slab.rows_until(self.begin_ns), slab.rows_until(self.end_ns))
-        measurement, series = slab.measurement, slab.series[some].tolist()
-        columns: list[Sequence[Any]] = [slab.time_ns[some].tolist()]
-        for tag in (*measurement.tags, *measurement.own_tags):
-            texts = [text or None for text in slab.tags[tag].tolist()]
-            columns.append([texts[one] for one in series])
-        columns += [numbers(slab.fields[name][some]) for name in measurement.field_names]
-        return zip(*columns, [None] * len(series), strict=True)
+                rows = np.arange(part.rows_until(self.begin_ns), part.rows_until(self.end_ns))
+                pieces.append(packed_rows(part, rows, part.measurement.field_names, keyed=True))
 
     def _difference_found(self) -> list[Located]:
-        stored = in_order(list(self._question.rows().records))
-        return compare_canonical(self._query, in_order(self._known), in_order(self._maybe), stored)
+        answer = self._question.answer()
+        assert isinstance(answer, Packed)  # noqa: S101 - of any rows there are columns
+        empty = Packed.empty(len(self._query.measurement.fields))
+        known, maybe = (join_packed([empty, *pieces]).sorted() for pieces in (self._known, self._maybe))
+        if not len(maybe) and known.agrees(answer):
+            return []
+        must, may, stored = (self._rows(packed) for packed in (known, maybe, answer))
+        return compare_canonical(self._query, must, may, in_order([*stored, *answer.odd]))
+
+    def _rows(self, packed: Packed) -> list[Row]:
+        """Return rows in canonical form: time, tags, fields, and nothing else."""
+        return in_order(
+            [
+                (time_ns, *tags, *(None if value != value else value for value in values), None)  # noqa: PLR0124
+                for time_ns, tags, *values in packed.rows(self._names.keys)
+            ]
+        )
 
 
 class NewestTracker(MomentTracker):

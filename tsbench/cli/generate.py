@@ -50,7 +50,9 @@ def generate(
         int, typer.Option(min=0, help="The same options make the same points. A scenario's depend on more: --scenario.")
     ] = 1,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMAT_NAMES)}.")] = FORMAT_NAMES[0],
-    devops: Annotated[str, typer.Option("--form", help="bounded, peer (as TSBS), uniform or pareto.")] = "bounded",
+    devops: Annotated[
+        str, typer.Option("--form", help="A variant: bounded, peer (as TSBS), or another one.")
+    ] = "bounded",
     measurement: Annotated[str | None, typer.Option(help="Only this one; a file that is a table has one.")] = None,
     yes: Yes = False,
     force: Force = False,
@@ -249,11 +251,11 @@ def world_of(
         raise UserMistake("the end is not after the start: there is nothing to load; give a later --end")
     keys = {
         "use_case": use_case,
-        "scale": scale,
         "start": start_ns,
         "interval": interval_ns,
         "seed": seed,
         "form": form,
         "streams": 1,
     }
-    return {**resolved(keys, Path()), "window": max(0, end_ns - start_ns)}
+    made = resolved({**keys, "scale": scale} if "scale" in given else keys, Path())
+    return {"scale": scale, **made, "window": max(0, end_ns - start_ns)}

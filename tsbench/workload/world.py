@@ -131,6 +131,10 @@ class World:
         """Return the shared tags of every series."""
         return self._shared
 
+    def tags_of(self, measurement: str) -> Mapping[str, Codes]:
+        """Return all tags of every series in a measurement, its own ones too."""
+        return self._tags[measurement]
+
     def texts(self, tag: str) -> tuple[str, ...]:
         """Return the different values of a shared tag that are not empty, sorted."""
         if tag not in self._texts:
