@@ -201,12 +201,14 @@ AT_ONCE = {
     ("postgres", "states"),
     ("influxdb1", "gaps"),
     ("mongodb", "states"),
+    ("duckdb", "pods"),
+    ("influxdb2", "pods"),
 }
 """What is run at each submission; all other pairs of a database and a use case nightly."""
 EACH = [
     pytest.param(name, case, marks=[*([getattr(pytest.mark, MARKS[name])] if name in MARKS else []),
                                     *([] if (name, case) in AT_ONCE else [pytest.mark.nightly])])
-    for name in ("sqlite", "duckdb", *MARKS) for case in ("pumps", "gaps", "states")
+    for name in ("sqlite", "duckdb", *MARKS) for case in ("pumps", "gaps", "states", "pods")
 ]  # fmt: skip
 REFUSED = {
     ("mongodb", "gaps"): ("holds no points that lack a field", "'gap'"),
@@ -522,7 +524,8 @@ def use_cases(draw: st.DrawFn) -> dict[str, object]:
         {"name": "last", "select": aggregates, "bucket": "1m", "newest": True, "limit": draw(st.integers(1, 4))},
     ]
     tags = {"unit": {"number": "u{}"}, "kind": {"of": ["x", "y z"]}}
-    return {"about": "drawn", "tags": tags, "measurement": [{"name": "m", "fields": fields}], "query": asked}
+    churn = draw(st.sampled_from([{}, {"churn": {"lifetime": "2m", "generations": 3}}]))
+    return {"about": "drawn", "tags": tags, "measurement": [{"name": "m", "fields": fields}], "query": asked, **churn}
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tsbench.scenario.use_case import built_in_cases, built_in_spec
+from tsbench.workload.layout import Churn
 from tsbench.workload.world import Disorder, World, WorldSpec
 
 if TYPE_CHECKING:
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 CASES = built_in_cases()
 START_NS = 1_451_606_400 * 10**9
 TEN_S = 10 * 10**9
+
+
+def churning(of: WorldSpec, lifetime_s: int, generations: int) -> WorldSpec:
+    """Return the parameters of a world whose series end."""
+    assert of.case is not None
+    return replace(of, case=replace(of.case, churn=Churn(lifetime_s * 10**9, generations)))
 
 
 def spec(use_case: str = "devops", scale: int = 7, seed: int = 1, **more: Any) -> WorldSpec:
@@ -52,7 +59,7 @@ DISORDERS = st.sampled_from(
         Disorder(late=0.1, duplicate=0.1, lost=0.1, held=0.1, null=0.2, null_tags=0.3, late_by=4),
     ]
 )
-WORLDS = st.builds(
+LASTING = st.builds(
     spec,
     use_case=st.sampled_from(sorted(CASES)),
     scale=st.integers(1, 12),
@@ -60,6 +67,7 @@ WORLDS = st.builds(
     form=st.sampled_from(["peer", "bounded"]),
     disorder=DISORDERS,
 )
+WORLDS = st.one_of(LASTING, st.builds(churning, LASTING, st.integers(10, 300), st.integers(2, 5)))
 
 
 @examples(40)

@@ -341,7 +341,7 @@ def read_back(
             return
         answers.stored_rows(gold, query, session.query(statement, query.columns))
         advance(1)
-    tags, series = gold.world.tags(), gold.world.spec.scale
+    tags, series = gold.world.tags(), gold.world.series
     held = session.inventory(gold.world.measurements, series=series <= limit)
     others = [other_table(name) for name in held.tables if name not in known]
     if held.series is not None:

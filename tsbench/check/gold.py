@@ -85,7 +85,7 @@ class Gold:
         self._feed, self._ledger = feed, ledger
         keys = world.keys()
         self._names_of_all = Names(
-            keys, {key: series for series, key in enumerate(keys)}, world.spec.scale, tags=world.tags()
+            keys, {key: series for series, key in enumerate(keys)}, world.series, tags=world.tags()
         )
         self._stored_names: dict[str, Names] = {}
         self._stored: int | None = None
@@ -161,7 +161,7 @@ class Gold:
             texts = (
                 [text or None for text in tags[tag].tolist()] for tag in (*measurement.tags, *measurement.own_tags)
             )
-            keys = [*zip(*texts, strict=True)] or [()] * self.world.spec.scale
+            keys = [*zip(*texts, strict=True)] or [()] * self.world.series
             numbers = {key: series for series, key in enumerate(keys)}
             self._stored_names[measurement.name] = replace(self._names_of_all, every_key=keys, numbers=numbers)
         return self._stored_names[measurement.name]

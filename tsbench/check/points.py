@@ -189,7 +189,7 @@ def _orderly(feed: Feed, ledger: NDArray[np.void], *, keeps: bool) -> Iterator[S
         end_ns = world.time_ns(last)
         if last <= feed.loaded_ticks:
             columns = batch.time_ns, batch.series, batch.tags, dict(batch.fields)
-            yield Slab(batch.measurement, end_ns, *columns, whole=True)
+            yield Slab(batch.measurement, end_ns, *columns, whole=world.churn is None)
         else:
             entries, rows = writes[world.measurements.index(batch.measurement)].within(first, last)
             loaded = max(0, feed.loaded_ticks - first) * spec.scale

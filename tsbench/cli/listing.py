@@ -92,6 +92,9 @@ def use_case_page(name: str) -> str:
     case = world.spec.case
     tags = [f"{tag} ({_examples(world.texts(tag))})" for tag in world.tags()]
     lines = [case.doc if case is not None else "", "", f"tags: {', '.join(tags) or 'none, a single series'}"]
+    if (churn := world.churn) is not None:
+        life = format_duration(churn.lifetime_ns)
+        lines += [f"churn: {world.spec.scale:,} series at a time, each for {life}, {world.series:,} in all"]
     for batch in islice(world.batches(0, points=1_000), len(world.measurements)):
         m = batch.measurement
         own = f", own tags {', '.join(m.own_tags)}" if m.own_tags else ""

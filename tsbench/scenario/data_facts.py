@@ -96,7 +96,7 @@ class _Look:
     """Looks at the points of one measurement."""
 
     def __init__(self, world: World, measurement: Measurement) -> None:
-        series = world.spec.scale
+        series = world.series
         self._measurement = measurement
         self.points = 0
         self._counts = np.zeros(series, dtype=np.int64)

@@ -547,6 +547,15 @@ class FormPart(Part):
         return self.model_dump(exclude={"fields"})
 
 
+class ChurnPart(Part):
+    """[churn]: series end, and others begin in their places; at any time `world.scale` of them live."""
+
+    lifetime: Annotated[DurationNs, Field(gt=0)]
+    """How long a series lives."""
+    generations: Annotated[int, Field(ge=2, le=100_000)]
+    """How many series have each place, one after the other, before the first one comes back."""
+
+
 def expect_lists(name: str, tag: TagPart, above: Mapping[str, TagPart]) -> None:
     """Verify that a tag has a list for each value of the tag within which it is, one of those `above`."""
     if tag.within is None or tag.within not in above:

@@ -14,12 +14,12 @@ from tsbench.scenario import prepared
 from tsbench.scenario.file import explain, naming, odd_text, read_document
 from tsbench.scenario.own_data import HIDDEN, RecordingPart, TimeColumn, expect_no_hidden
 from tsbench.scenario.own_queries import NAME, QueryPart, expect_answerable, expect_names, query_kinds
-from tsbench.scenario.simulated import FieldPart, FormPart, MeasurementPart, TagPart, expect_lists
+from tsbench.scenario.simulated import ChurnPart, FieldPart, FormPart, MeasurementPart, TagPart, expect_lists
 from tsbench.scenario.types import FILE, Part
 from tsbench.text import listed, suggestion
 from tsbench.units import NS_PER_S, format_time
 from tsbench.workload import queries
-from tsbench.workload.layout import Layout, UseCase
+from tsbench.workload.layout import Churn, Layout, UseCase
 from tsbench.workload.world import BUILT_IN, World, WorldSpec
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class UseCaseFile(Part):
     measurement: Annotated[tuple[MeasurementPart, ...], Field(strict=False, max_length=1_000)] = ()
     form: Annotated[dict[str, FormPart], Field(max_length=20)] = Field(default_factory=dict)
     """Variants, which `world.form` chooses; `bounded`, the default, has nothing of them."""
+    churn: ChurnPart | None = None
+    """How series end and others begin. Default: all live as long as the data."""
     query: Annotated[tuple[QueryPart, ...], Field(strict=False, max_length=1_000)] = ()
 
     @model_validator(mode="after")
@@ -61,6 +63,8 @@ class UseCaseFile(Part):
             if tag.within is not None:
                 expect_lists(name, tag, self.tags if tag.within in drawn else {})
             drawn.append(name)
+        if self.churn is not None and not self.tags:
+            raise ValueError("churn: needs [tags] with a key, which names the series")
         expect_names("form", [*self.form])
         if "bounded" in self.form:
             raise ValueError("form.bounded: is the name of the file itself; take another one")
@@ -109,8 +113,8 @@ class UseCaseFile(Part):
 
     def _expect_recorded(self, recording: RecordingPart) -> None:
         """Verify that nothing else has points, and that the queries fit the recording, if it is prepared."""
-        if self.tags or self.measurement:
-            raise ValueError(f"{'tags' if self.tags else 'measurement'}: belongs to simulated data; take it out")
+        if simulated := next((name for name in ("tags", "measurement", "churn") if getattr(self, name)), None):
+            raise ValueError(f"{simulated}: belongs to simulated data; take it out")
         if recording.digest:
             tags = {tag.name: tag.choices for tag in prepared.tags_of(recording)}
             expect_answerable(self.query, prepared.layouts_of(recording), tags, taken=queries.QUERIES)
@@ -133,7 +137,8 @@ class UseCaseFile(Part):
         forms = {"bounded": layouts}
         forms |= {name: self._layouts(interval_ns, decimals, form) for name, form in self.form.items()}
         defects = {name: form.defects for name, form in self.form.items()}
-        return UseCase(name, self.about, tags, forms, defects, query_kinds(self.query, layouts))
+        churn = None if self.churn is None else Churn(self.churn.lifetime, self.churn.generations)
+        return UseCase(name, self.about, tags, forms, defects, query_kinds(self.query, layouts), churn=churn)
 
 
 _INNER: dict[str, type[Part]] = {
@@ -141,6 +146,7 @@ _INNER: dict[str, type[Part]] = {
     "measurement": MeasurementPart,
     "fields": FieldPart,
     "form": FormPart,
+    "churn": ChurnPart,
     "query": QueryPart,
     "recording": RecordingPart,
     "time": TimeColumn,

@@ -288,9 +288,11 @@ def too_many_points(points: int) -> tuple[str, str] | None:
 def _too_much_memory(cell: RunSpec) -> tuple[str, str] | None:
     later = [*(step.users for step in cell.drive.steps), *(event.users or 0 for event in cell.event)]
     users = max([cell.drive.users, *later])
-    series, of_users = SERIES_BYTES * cell.world.scale, USER_BYTES * users
+    file = cell.world.file
+    count = cell.world.scale * (file.churn.generations if file is not None and file.churn is not None else 1)
+    series, of_users = SERIES_BYTES * count, USER_BYTES * users
     if series > MOST_BYTES:
-        return f"need {format_size(series)} of memory per process for {cell.world.scale:,} series", "world.scale"
+        return f"need {format_size(series)} of memory per process for {count:,} series", "world.scale"
     if of_users > MOST_BYTES:
         return f"need at least {format_size(of_users)} of memory for {users:,} users", "drive.users"
     return None

@@ -138,6 +138,17 @@ class QueryKind:
 
 
 @dataclass(frozen=True, slots=True)
+class Churn:
+    """How series end, and others begin in their places: each lives for `lifetime_ns`, `generations` in each place.
+
+    They begin at different times, and after the last one the first comes back.
+    """
+
+    lifetime_ns: int
+    generations: int
+
+
+@dataclass(frozen=True, slots=True)
 class UseCase:
     """The tags that all measurements share, and the measurements per form.
 
@@ -154,6 +165,8 @@ class UseCase:
     """Its own kinds of query, beside those that any world has."""
     recorded: Recorded | None = None
     """The points, if they are recorded; else they are simulated."""
+    churn: Churn | None = None
+    """How series end; None if all live as long as the world."""
 
     def measurement(self, layout: Layout) -> Measurement:
         """Return the measurement that a layout describes."""

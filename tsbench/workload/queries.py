@@ -96,17 +96,19 @@ def make(name: str, world: World, loaded: Window, seed: int, number: int) -> Que
     when, *who = _drawn(name, seed, block, 1 + kind.keys + sum(count for _, count in kind.draws))[row]
     measurement = _measurement(kind, world, number)
     choose = _popular if kind.zipf else _distinct
+    window = _window(loaded, _length_ns(kind, world, loaded), when, world.spec.resolution_ns)
     keys, tagged = None, kind.tagged
     if kind.keys and world.key is not None:
+        places = np.array(choose(who[: kind.keys], world.spec.scale))  # those that live when the window begins
         of_series = world.tags()[world.key]
-        keys = tuple(of_series[i] for i in choose(who[: kind.keys], len(of_series)))
+        tick = world.ticks(window.start_ns - world.spec.start_ns)
+        keys = tuple(of_series[i] for i in world.series_at(places, tick).tolist())
     at = kind.keys
     for tag, count in kind.draws:
         values, drawn = world.texts(tag), who[at : at + count]
         at += count
         tagged = (*tagged, Tagged(tag, tuple(values[i] for i in choose(drawn[: len(values)], len(values)))))
     fields = kind.fields or measurement.field_names
-    window = _window(loaded, _length_ns(kind, world, loaded), when, world.spec.resolution_ns)
     return kind.build(Pick(measurement, fields, window, keys, tagged))
 
 

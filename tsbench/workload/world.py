@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
@@ -30,7 +30,8 @@ __all__ = ["Disorder", "World", "WorldSpec"]
 # Rows of a measurement that are computed at a time: enough to amortise numpy's calls, few enough for the cache.
 _FEWEST_ROWS, _MOST_ROWS = 512, 32_768
 
-_TAGS, _WALKS, _DISORDER = 0, 1, 2
+_TAGS, _WALKS, _DISORDER, _CHURN = 0, 1, 2, 3
+_MOST_SERIES = 100_000_000
 BUILT_IN: dict[str, Path] = {
     path.stem: path for path in sorted((Path(__file__).parents[1] / "use_cases").glob("*.toml"))
 }
@@ -41,10 +42,11 @@ BUILT_IN: dict[str, Path] = {
 class WorldSpec:
     """The parameters that determine a world.
 
-    `scale` is the number of hosts or devices, `streams` the number of shares that they are divided into (series i
-    belongs to stream i mod streams), `form` is one of the use case's; `decimals` rounds float fields (None: as the use
-    case says). A series' values depend on `streams`; its times and tags do not. `resolution_ns` is the finest step of
-    time in queries: their windows begin at multiples of it. It does not change the points, which lie on ticks.
+    `scale` is the number of hosts or devices (with churn, of those that live at a time), `streams` the number of shares
+    that they are divided into (place i belongs to stream i mod streams), `form` is one of the use case's; `decimals`
+    rounds float fields (None: as the use case says). A series' values depend on `streams`; its times and tags do not.
+    `resolution_ns` is the finest step of time in queries: their windows begin at multiples of it. It does not change
+    the points, which lie on ticks.
     """
 
     use_case: str
@@ -89,16 +91,25 @@ class World:
         self.recorded = use_case.recorded
         self.is_irregular = bool(spec.disorder) or self.recorded is not None
         """Whether not every series has one point at every tick, in the order of time."""
+        self.churn = use_case.churn
+        self.series = spec.scale * (self.churn.generations if self.churn else 1)
+        """Number of series: `spec.scale`, or with churn all that ever live."""
+        self._ages = np.zeros(spec.scale, dtype=np.int64)
+        """How many ticks the first series of each place has lived at the world's first one."""
+        self._life_ticks = 1
+        if self.churn is not None:
+            self._life_ticks = max(1, round(self.churn.lifetime_ns / spec.interval_ns))
+            self._ages = (self._bits(_CHURN).uniform(1, spec.scale)[0] * self._life_ticks).astype(np.int64)
         self._shared: dict[str, Codes] = {} if self.recorded is None else dict(self.recorded.tags)
         if self.recorded is None:
             for tag in use_case.tags:
                 bits = self._bits(_TAGS, tag.name)
-                self._shared[tag.name] = tag.draw(bits, spec.scale, self._shared)
+                self._shared[tag.name] = tag.draw(bits, self.series, self._shared)
             self._drop_tags()
         self._texts: dict[str, tuple[str, ...]] = {}
         self._tags: dict[str, Mapping[str, Codes]] = {}
         for layout in self._layouts:
-            own = {tag.name: tag.draw(self._bits(_TAGS, layout.name, tag.name), spec.scale, {}) for tag in layout.tags}
+            own = {tag.name: tag.draw(self._bits(_TAGS, layout.name, tag.name), self.series, {}) for tag in layout.tags}
             self._tags[layout.name] = {**self._shared, **own}
 
     def _drop_tags(self) -> None:
@@ -106,7 +117,7 @@ class World:
         share, names = self.spec.disorder.null_tags, [*self._shared][1:]
         if not share or not names:
             return
-        drawn = self._bits(_DISORDER, "tags").uniform(1, self.spec.scale)[0] / share * len(names)
+        drawn = self._bits(_DISORDER, "tags").uniform(1, self.series)[0] / share * len(names)
         for at, name in enumerate(names):
             codes = self._shared[name]
             lacks = (drawn >= at) & (drawn < at + 1)
@@ -130,6 +141,13 @@ class World:
     def tags(self) -> Mapping[str, Codes]:
         """Return the shared tags of every series."""
         return self._shared
+
+    def series_at(self, places: NDArray[Any], ticks: Any) -> NDArray[Any]:
+        """Return the numbers of the series that have some of the `scale` places at ticks; without churn the places."""
+        if self.churn is None:
+            return places
+        generations: NDArray[np.int64] = (ticks + self._ages[places]) // self._life_ticks % self.churn.generations
+        return places + self.spec.scale * generations
 
     def tags_of(self, measurement: str) -> Mapping[str, Codes]:
         """Return all tags of every series in a measurement, its own ones too."""
@@ -299,7 +317,10 @@ class World:
         self, simulator: FieldSimulator, shuffler: Shuffler | None, series: NDArray[np.int32], tick: int, ticks: int
     ) -> PointColumns:
         times = self.time_ns(tick) + np.arange(ticks) * self.spec.interval_ns
-        table = PointColumns(np.repeat(times, len(series)), np.tile(series, ticks), simulator.advance(ticks))
+        places = np.tile(series, ticks)
+        if self.churn is not None:
+            places = self.series_at(places, np.repeat(np.arange(tick, tick + ticks), len(series))).astype(np.int32)
+        table = PointColumns(np.repeat(times, len(series)), places, simulator.advance(ticks))
         return table if shuffler is None else shuffler.push(table)
 
     def _bits(self, purpose: int, *names: str, stream: int = 0) -> Bits:
@@ -340,6 +361,11 @@ def _use_case(spec: WorldSpec) -> UseCase:
         raise ValueError(f"decimals must be at least 0, not {spec.decimals}")
     if use_case.recorded is not None and spec.scale != use_case.recorded.series:
         raise ValueError(f"the recording has {use_case.recorded.series:,} series: scale cannot be {spec.scale}")
+    if use_case.churn is not None:
+        if use_case.churn.lifetime_ns < spec.interval_ns:
+            raise ValueError("churn.lifetime: must be at least one interval")
+        if (series := spec.scale * use_case.churn.generations) > _MOST_SERIES:
+            raise ValueError(f"churn.generations: {series:,} series are more than {_MOST_SERIES:,}; lower it, or scale")
     if not use_case.tags and spec.scale != 1:
         raise ValueError(f"'{spec.use_case}' is a single series, without tags: scale must be 1, not {spec.scale}")
     return use_case
