@@ -250,8 +250,7 @@ def keys_with_units() -> Iterator[tuple[str, str]]:
 def test_every_key_that_a_scenario_writes_with_a_unit_is_printed_with_one():
     units = {"duration": DURATIONS, "seconds": DURATIONS, "wait": DURATIONS, "warmup": DURATIONS}
     found = {key: unit for key, unit in keys_with_units() if unit in {*units, "time", "size"}}
-    of_files = {key for key in DURATIONS if key.startswith("world.described.")}  # which have a schema of their own
-    assert {key for key, unit in found.items() if unit in units} == DURATIONS - of_files
+    assert {key for key, unit in found.items() if unit in units} == DURATIONS
     assert {key for key, unit in found.items() if unit == "time"} == TIMES
     assert {key for key, unit in found.items() if unit == "size"} == SIZES
     spec = {"drive": {"duration": 10_000_000_000, "wait": [30_000_000, 70_000_000], "steps": [{"duration": 10**9}]}}
@@ -261,6 +260,12 @@ def test_every_key_that_a_scenario_writes_with_a_unit_is_printed_with_one():
         "30ms, 70ms",
         "1s",
     ]
+    file = {
+        "churn": {"lifetime": 300 * 10**9},
+        "measurement": [{"fields": {"state": {"stays": 60 * 10**9, "first": 5}}}],
+    }
+    common = compared([{"world": {"described": file}}]).common
+    assert [*common.values()] == ["5m", "1m", "5"]
 
 
 def test_what_differs_in_percentages_or_cores_only_is_said_once_with_the_range():

@@ -100,6 +100,16 @@ def test_a_form_has_other_fields_and_the_rest_as_it_is(tmp_path: Path) -> None:
     assert all((plain[name] == still[name]).all() for name in plain)
 
 
+def test_a_specification_has_what_the_file_says_and_nothing_else(tmp_path: Path) -> None:
+    """Each key with its default would be a line of the report."""
+    world(tmp_path)
+    part = WorldPart.model_validate(resolved({"use_case": "towns.toml", "form": "still"}, tmp_path))
+    written = part.model_dump(mode="json")
+    assert written["described"]["measurement"][0]["fields"]["drifting"] == {"walk": 0.5, "drift": 2.0, "first": 0.0}
+    assert {*written["described"]} == {"about", "tags", "measurement", "form"}
+    assert WorldPart.model_validate(written) == part
+
+
 def test_a_base_gives_its_tags_measurements_and_queries(tmp_path: Path) -> None:
     base = 'about = "y"\nbase = "devops"\n'
     whole = world(tmp_path, base)

@@ -18,9 +18,10 @@ DURATIONS = {
     *("drive.warmup_limit", "drive.duration", "drive.window", "drive.stop_timeout", "drive.timeout"),
     *("drive.steps.duration", "timeout.connect", "timeout.create", "timeout.load", "timeout.settle", "timeout.check"),
     *("event.at", "event.length", "query.bucket", "query.window"),
-    *("world.described.query.bucket", "world.described.query.window"),
 }
 """Keys of a specification whose numbers are durations in ns; the scenario wrote them with units."""
+DESCRIBED = re.compile(r"world\.described\..*\.(bucket|window|stays|lifetime)")
+"""Those of use-case files, some below names of fields."""
 TIMES, SIZES = {"world.start"}, {"server.memory"}
 """Keys of a specification whose numbers are ns since 1970, and bytes."""
 
@@ -64,7 +65,7 @@ def _text(value: object, path: str) -> str:
 
 
 def _number(value: float, key: str) -> str:
-    if key in DURATIONS:
+    if key in DURATIONS or DESCRIBED.fullmatch(key):
         return format_exact_duration(int(value))
     if key in TIMES:
         return format_time(int(value))

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    FieldSerializationInfo,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 
 from tsbench import units
@@ -92,6 +101,13 @@ class WorldPart(Part):
         if file is not None and form not in forms:
             raise ValueError(f"'{name}' has no form '{form}'; {suggestion(form, forms)}")
         return form
+
+    @field_serializer("described")
+    def _as_written(self, described: UseCaseFile | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
+        """Return what the file says, without what it does not."""
+        if described is None:
+            return None
+        return described.model_dump(mode=info.mode, by_alias=True, exclude_defaults=True)
 
     @property
     def file(self) -> UseCaseFile | None:
