@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -253,7 +254,39 @@ def test_parameters_are_found_outside_of_quotes_and_comments() -> None:
 
 # --- mistakes ---------------------------------------------------------------------------------------------------------
 
+
+@pytest.mark.slow
+def test_differences_that_are_known_are_counted_apart_and_others_are_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold, known = (
+        'gold = "SELECT site, max(rpm) FROM pump GROUP BY site"\n',
+        '[[query.known]]\ntarget = "{}"\nreason = "as asked"\n',
+    )
+    (tmp_path / "s.toml").write_text(OF_WORKS)
+    counts = []
+    for target, expected in (("duckdb", 1), ("sqlite", 0)):
+        changed = gold.replace("max(rpm)", "max(rpm) + 1")
+        (tmp_path / "works.toml").write_text(TEXT.replace(gold, changed + known.format(target)))
+        assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / target)]) == expected
+        (path,) = (tmp_path / target).glob("*/*/summary.json")
+        answers = json.loads(path.read_text())["answers"]
+        counts.append((answers["wrong"], answers.get("known", {}).get("fastest", {}).get("count", 0)))
+    (wrong, none), (right, apart) = counts
+    assert (none, right) == (0, 0)
+    assert min(wrong, apart) > 30
+    says(
+        capsys.readouterr().out,
+        f"sqlite: {apart} of {apart} answers to 'fastest' differ from gold, which is known: as asked",
+    )
+    (page,) = (tmp_path / "sqlite").glob("*/report.html")
+    assert f"{apart} of them differ as is known" in page.read_text(encoding="utf-8")
+
+
 FASTEST = 'text.sql = """\nSELECT t.site'
+
+
+GOLD = 'gold = "SELECT site, max(rpm) FROM pump GROUP BY site"\n'
 
 
 @pytest.mark.parametrize(
@@ -289,6 +322,12 @@ FASTEST = 'text.sql = """\nSELECT t.site'
         ('share = 1.0\nanswer', 'share = 1.0\nby = ["site"]\nanswer', "by: belongs to select; a text says it itself"),
         ("text.sql", "text.sqll", "text.sqll"),
         ('gold = "SELECT site, max(rpm)', 'gold = "SELECT site; SELECT max(rpm)', "query.fastest.gold: it is more than one"),
+        (GOLD, GOLD + '[[query.known]]\ntarget = "mysqll"\nreason = "x"\n', "query.1.known.0.target: no target is called 'mysqll'; did you mean 'mysql'?"),
+        (GOLD, GOLD + '[[query.known]]\ntarget = "mysql"\n', "query.1.known.0.reason: is missing"),
+        (GOLD, GOLD + '[[query.known]]\ntarget = "mysql"\nreason = "x"\nreasons = "x"\n', "reasons: unknown key; did you mean 'reason'?"),
+        (GOLD, GOLD + '[[query.known]]\ntarget = "mysql"\nreason = ""\n', "query.1.known.0.reason"),
+        (GOLD, GOLD + 2 * '[[query.known]]\ntarget = "mysql"\nreason = "x"\n', "known: a target stands twice"),
+        (GOLD, '[[query.known]]\ntarget = "mysql"\nreason = "x"\n', "known: needs gold, from which the answers differ"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_text_is_one_line_with_key_and_cure(old: str, new: str, why: str, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from tsbench.text import shortened
 from tsbench.workload import queries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tsbench.check.gold import Gold
@@ -45,6 +45,8 @@ READBACK_ROWS = 50_000
 """Approximate number of stored rows that one query of `read_back` returns."""
 READ_BACK = "read back"
 """Kind under which reading stored rows is counted among the answers."""
+_OF_ROWS = {"other value", "missing row", "unexpected row"}
+"""Kinds of difference that may be meant; an answer of other columns, or none, never is."""
 OUTSIDE_ROWS = 1_000
 """Largest number of stored rows to read from before the time of the run, and from after it, of each measurement."""
 
@@ -53,10 +55,12 @@ OUTSIDE_ROWS = 1_000
 class Answers:
     """Answers that wait to be checked, the number of checked ones, and the differences that were found.
 
-    New answers wait in a temporary file in `directory` (None: the system's place for such files).
+    New answers wait in a temporary file in `directory` (None: the system's place for such files). Of kinds that are
+    `known` to differ, each for a reason, answers with other rows are counted apart from wrong ones.
     """
 
     directory: Path | None = None
+    known: Mapping[str, str] = field(default_factory=dict)
     checked: int = 0
     wrong: int = 0
     rows: int = 0
@@ -66,6 +70,8 @@ class Answers:
     """Kinds of query whose answers nobody can check, each with the reason."""
     empty: dict[str, int] = field(default_factory=dict)
     """Number of checked answers without rows, by kind."""
+    known_differences: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Of kinds that are known to differ: the number of such answers, the reason, and the first one."""
     first_wrong: dict[str, str] | None = None
     stored: Differences = field(default_factory=Differences)
     differences: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -166,8 +172,12 @@ class Answers:
         self.by_kind[kind] = self.by_kind.get(kind, 0) + 1
         if difference is None:
             return
-        self.wrong += 1
         example = {"kind": kind, "query": str(query), "difference": difference.text}
+        if kind in self.known and difference.kind in _OF_ROWS:
+            start = {"count": 0, "reason": self.known[kind], "first": example}
+            self.known_differences.setdefault(kind, start)["count"] += 1
+            return
+        self.wrong += 1
         for one in (difference, *difference.also) if kind != READ_BACK else ():
             first = {**example, "difference": one.text}
             self.differences.setdefault(one.kind, {"count": 0, "first": first})["count"] += 1
@@ -211,6 +221,7 @@ class Answers:
             "unsupported": self.unsupported,
             **({"unchecked": self.unchecked} if self.unchecked else {}),
             **({"empty": self.empty} if self.empty else {}),
+            **({"known": self.known_differences} if self.known_differences else {}),
             "first_wrong": self.first_wrong,
             "differences": self.differences,
             "torn_reads": self.torn.summary(),

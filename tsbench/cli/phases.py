@@ -284,7 +284,10 @@ def _say_verdict(validated: Validated, asked: Sequence[Asked]) -> None:
 
     name, answers = validated.name, validated.answers
     if answers.checked or not answers.unchecked:
-        say(f"{name}: {answers.checked - answers.wrong:,} of {answers.checked:,} answers are right")
+        meant = sum(one["count"] for one in answers.known_differences.values())
+        say(f"{name}: {answers.checked - answers.wrong - meant:,} of {answers.checked:,} answers are right")
+    for kind, known in answers.known_differences.items():
+        say(f"{name}: {known['count']:,} answers to '{kind}' differ from gold, which is known: {known['reason']}")
     for kind, why in answers.unsupported.items():
         say(f"{name}: {kind} cannot be asked: {why}")
     if answers.first_wrong is None:

@@ -324,6 +324,9 @@ def _on_answers(cell: Cell) -> list[str]:
     if answers.unchecked:
         kinds = " and ".join(f"'{kind}' ({why})" for kind, why in answers.unchecked.items())
         texts.append(f"not checked: the answers to {kinds}")
+    for kind, known in answers.known.items():
+        of = f"{known.count:,} of {answers.by_kind.get(kind, known.count):,} answers to '{kind}'"
+        texts.append(f"{of} differ from gold, which is known: {known.reason}")
     if void := [f"'{kind}'" for kind, count in answers.by_kind.items() if count and answers.empty.get(kind) == count]:
         texts.append(f"every answer to {listed(void)} was empty: other data or a longer window would test more")
     return texts

@@ -240,7 +240,11 @@ def _answers(cell: Cell) -> TableRows:
         return []
     sampled = f"{text_of(answers.sampled)} of {text_of(answers.given)}"
     empty = {kind: f", {text_of(count)} of them empty" for kind, count in answers.empty.items()}
-    rows = [(f"of which {kind}", text_of(count) + empty.get(kind, "")) for kind, count in answers.by_kind.items()]
+    known = {kind: f", {text_of(one.count)} of them differ as is known" for kind, one in answers.known.items()}
+    rows = [
+        (f"of which {kind}", text_of(count) + empty.get(kind, "") + known.get(kind, ""))
+        for kind, count in answers.by_kind.items()
+    ]
     return [*rows, ("of the measured load", sampled)]
 
 

@@ -362,6 +362,14 @@ class StoredDifference(Part):
     first: Several[LocatedFlaw]
 
 
+class KnownDifference(Part):
+    """Answers to one kind of query that differ as its file says: their number, why, and the first of them."""
+
+    count: Count
+    reason: Text
+    first: FirstDifference
+
+
 class AnswerCounts(Part):
     """Answers that were compared with gold: `sampled` of the `given` ones under load, and those to new queries."""
 
@@ -372,6 +380,7 @@ class AnswerCounts(Part):
     unsupported: Named[Text]
     unchecked: Named[Text] = Field(default_factory=dict)
     empty: Named[Count] = Field(default_factory=dict)
+    known: Named[KnownDifference] = Field(default_factory=dict)
     first_wrong: FirstDifference | None
     differences: Named[AnswersThatDiffer]
     torn_reads: Torn

@@ -231,7 +231,7 @@ def _count(subject: _Subject) -> int | OpError | Unsupported:
 def _compare(subject: _Subject, progress: Progress) -> tuple[Answers, int]:
     """Return all answers, compared with gold in one pass over the world, and how many of those under load."""
     run, spec, gold, server = subject.run, subject.spec, subject.gold, subject.server
-    answers, seed = Answers(run.path), spec.world.seed
+    answers, seed = Answers(run.path, spec.known_differences), spec.world.seed
     given = files_of(run / "process", "*.answers.jsonl")
     with recorded():
         chosen = sampled(given, seed, spec.check.sample)

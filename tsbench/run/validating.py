@@ -45,7 +45,7 @@ class Validated:
     name: str
     family: str
     """What databases have in common that share their mistakes, such as TimescaleDB and PostgreSQL."""
-    answers: Answers = field(default_factory=Answers)
+    answers: Answers
     hashes: dict[int, int] = field(default_factory=dict)
     unproven: dict[int, list[Row]] = field(default_factory=dict)
 
@@ -63,7 +63,8 @@ def validate(
     world = world_of(part)
     feed = Feed(world, world.ticks(window_ns), 1)
     gold = Gold(feed, np.empty(0, LEDGER_DTYPE), keeps_duplicates=schema.keeps_duplicates)
-    validated = Validated(f"{target.name} {schema.name}", type(schema).__module__)
+    known = part.file.known_differences(target.name) if part.file else {}
+    validated = Validated(f"{target.name} {schema.name}", type(schema).__module__, Answers(known=known))
     with closing(limits.connect(target, schema)) as session:
         for asked in queries:
             query, answers = asked.query, validated.answers

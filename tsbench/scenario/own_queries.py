@@ -6,10 +6,11 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tsbench.model import Condition, Kind, Tagged, Top, names_of_values
 from tsbench.scenario.types import DurationNs, Part
+from tsbench.targets.registry import TARGETS
 from tsbench.text import suggestion
 from tsbench.workload import own_text, queries
 from tsbench.workload.layout import QueryKind
@@ -29,6 +30,22 @@ _FLAG_IS = re.compile(r"\s*(\w+)\s*=\s*(true|false)\s*")
 _SELECTED = re.compile(r"\s*(max|min|mean|sum|count)\((\w+)\)\s*")
 _ORDER = re.compile(r"\s*(\w+)\((\w+)\)(?:\s+(asc|desc))?\s*")
 _COLUMN = re.compile(r"\w{1,60}:(time|text|int|float|bool)")
+
+
+class KnownPart(Part):
+    """[[query.known]]: a difference from the right answer that is meant, on one database."""
+
+    target: str
+    """The database, as `tsbench list targets` has it."""
+    reason: Annotated[str, Field(min_length=1, max_length=500)]
+    """Why its answers differ, for readers of the report."""
+
+    @field_validator("target")
+    @classmethod
+    def _exists(cls, target: str) -> str:
+        if target not in TARGETS:
+            raise ValueError(f"no target is called '{target}'; {suggestion(target, [*TARGETS])}")
+        return target
 
 
 class QueryPart(Part):
@@ -72,6 +89,8 @@ class QueryPart(Part):
     """The columns that each text returns, as `NAME:KIND`; a kind is time, text, int, float or bool."""
     gold: Annotated[str, Field(max_length=100_000)] = ""
     """DuckDB's SQL for the right answer, from a table of the measurement: time, tags, fields of the window's points."""
+    known: Annotated[tuple[KnownPart, ...], Field(strict=False, max_length=100)] = ()
+    """Databases whose answers differ, each with the reason; they are counted apart from wrong ones."""
 
     @model_validator(mode="after")
     def _consistent(self) -> QueryPart:
@@ -81,6 +100,10 @@ class QueryPart(Part):
             raise ValueError("share: needs no window; take one of the two out")
         if bool(self.select) == bool(self.text):
             raise ValueError("select: is missing" if not self.text else "select: a query has either select or text")
+        if len({one.target for one in self.known}) < len(self.known):
+            raise ValueError("known: a target stands twice; say all reasons in one")
+        if self.text and self.known and not self.gold:
+            raise ValueError("known: needs gold, from which the answers differ")
         if self.text:
             self._expect_own_words()
         elif self.answer or self.gold:

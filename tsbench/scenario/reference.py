@@ -66,7 +66,7 @@ def markdown(lists: Mapping[str, type[BaseModel]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_INNER = {"Step": "drive.steps", "SearchAxis": "search.axes"}
+_INNER = {"Step": "drive.steps", "SearchAxis": "search.axes", "KnownPart": "query.known"}
 """Lists of tables within tables, by their models."""
 _HEAD = """\
 # Keys of a scenario file

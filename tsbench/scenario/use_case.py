@@ -13,7 +13,7 @@ from tsbench.errors import UserMistake
 from tsbench.scenario import prepared
 from tsbench.scenario.file import explain, naming, odd_text, read_document
 from tsbench.scenario.own_data import HIDDEN, RecordingPart, TimeColumn, expect_no_hidden
-from tsbench.scenario.own_queries import NAME, QueryPart, expect_answerable, expect_names, query_kinds
+from tsbench.scenario.own_queries import NAME, KnownPart, QueryPart, expect_answerable, expect_names, query_kinds
 from tsbench.scenario.simulated import ChurnPart, FieldPart, FormPart, MeasurementPart, TagPart, expect_lists
 from tsbench.scenario.types import FILE, Part
 from tsbench.text import listed, suggestion
@@ -125,6 +125,10 @@ class UseCaseFile(Part):
         others = form.fields if form else {}
         return tuple(m.layout(interval_ns, decimals, others.get(m.name, {})) for m in self.measurement)
 
+    def known_differences(self, target: str) -> dict[str, str]:
+        """Return the kinds of query whose answers differ on a database as is known, each with the reason."""
+        return {part.name: one.reason for part in self.query for one in part.known if one.target == target}
+
     def case(self, name: str, interval_ns: int, decimals: int | None = None) -> UseCase:
         """Return the use case for worlds with this interval; `decimals` of floats, if given, replace its own."""
         if self.recording is not None:
@@ -148,6 +152,7 @@ _INNER: dict[str, type[Part]] = {
     "form": FormPart,
     "churn": ChurnPart,
     "query": QueryPart,
+    "known": KnownPart,
     "recording": RecordingPart,
     "time": TimeColumn,
 }
