@@ -171,7 +171,9 @@ def _with_base(document: dict[str, Any], path: Path) -> dict[str, Any]:
     _, above = read_document(source, "use case")
     if "base" in above or "recording" in above or "recording" in document:
         raise UserMistake(f"base: '{base}' and this one need to simulate, and '{base}' to have no base itself")
-    known = [m.name for m in read_use_case(source).measurement]  # which is refused here if it is wrong
+    if base not in BUILT_IN:
+        read_use_case(source)  # which is refused here if it is wrong
+    known = [m["name"] for m in above["measurement"]]
     if chosen is None:
         return {**above, **document}
     if not isinstance(chosen, list) or not chosen or (odd := [name for name in chosen if name not in known]):
