@@ -36,6 +36,8 @@ left = { is = "1000 - share" }
 age = { is = "elapsed / 60" }
 temp = { walk = 0.3, min = 0, max = 50.3, decimals = 2 }
 cut = { uniform = [-5, 5], type = "int", truncate = true }
+huge = { constant = 1e300, type = "int", truncate = true }
+wide = { walk = 1e299, min = -1e300, max = 1e300 }
 [form.still.fields.m]
 temp = { constant = 20.125, decimals = 2 }
 """
@@ -73,6 +75,8 @@ def test_processes_are_what_the_file_says(tmp_path: Path) -> None:
     assert (of["steady"] == of["steady"][0]).all()
     assert (of["age"] == np.arange(400)[:, None] * 10 / 60).all()
     assert {*np.unique(of["cut"])} == {*range(-4, 5)}  # toward zero
+    assert (of["huge"] == 2**53).all()  # what an integer of a float can be
+    assert np.abs(of["wide"]).max() <= 1e300
 
 
 def test_an_expression_may_have_what_its_own_process_makes(tmp_path: Path) -> None:

@@ -326,15 +326,18 @@ class FieldPart(Part):
             return False
         if self.type == "float":
             return self.decimals is None
-        rising = max(abs(number or 0.0) for number in (self.walk, self.drift, self.counter))
-        is_small = rising < _EXACT / 10**9 or None not in {self.min, self.max}  # after a billion ticks, too
+        given = [self.min, self.max, *_both(self.first), *_both(self.constant), *_both(self.uniform)]
+        steps = [self.walk, self.drift, self.counter] if None in {self.min, self.max} else []
+        # What an integer cannot hold is cut, also what a billion steps make.
+        is_small = _largest(given) <= _EXACT and _largest(steps) < _EXACT / 10**9
         return self.truncate and is_small and self.normal is None and self.pareto is None
 
     def _is_cut(self) -> bool:
         """Return whether values may lie outside `min` and `max`."""
         if self.daily is not None or self.walk is None or self.min is None or self.max is None:
             return self.daily is not None or self.min is not None or self.max is not None
-        exact = all(float(np.float32(limit)) == limit for limit in (self.min, self.max))
+        with np.errstate(over="ignore"):
+            exact = all(float(np.float32(limit)) == limit for limit in (self.min, self.max))
         return self.edge == "reflect" and not (exact and self.max - (self.max - self.min) == self.min)
 
     def limited(self, values: Floats, day: Floats | None) -> Floats:
@@ -372,6 +375,14 @@ class FieldPart(Part):
         if decimals is None or self.kind is not Kind.FLOAT or self.hidden or self.truncate:
             return self
         return self.model_copy(update={"decimals": decimals})
+
+
+def _both(numbers: float | tuple[float, float] | None) -> Sequence[float | None]:
+    return numbers if isinstance(numbers, tuple) else (numbers,)
+
+
+def _largest(numbers: Sequence[float | None]) -> float:
+    return max((abs(number) for number in numbers if number is not None), default=0.0)
 
 
 _FINISH = {
