@@ -445,7 +445,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.records)
 
-    def by_column(self) -> list[list[Any]]:
+    def by_column(self) -> list[Sequence[Any]]:
         """Return the values of each column; no columns of no rows.
 
         Raises
@@ -453,11 +453,7 @@ class Rows:
         ValueError
             If the rows have different lengths.
         """
-        widths = {*map(len, self.records)}
-        if len(widths) > 1:
-            raise ValueError("rows have different lengths")
-        # In a fifth of the time of zip(*records).
-        return [[*map(operator.itemgetter(place), self.records)] for place in range(widths.pop() if widths else 0)]
+        return [*zip(*self.records, strict=True)]
 
 
 class Outcome(IntEnum):

@@ -165,10 +165,9 @@ def pack_stored(query: Stored, rows: Rows, series_of: Mapping[tuple[Any, ...], i
     with a field or tag more, or with a value that is no number.
     """
     fields, forms = len(query.measurement.fields), forms_of(query)
-    columns = rows.by_column()
-    if not columns:
+    if not len(rows):
         return Packed.empty(fields)
-    packed = None if forms.labels else _stored_numbers(columns, series_of, fields)
+    packed = None if forms.labels else _stored_numbers(rows.by_column(), series_of, fields)
     if packed is not None:
         return packed.sorted()
     kinds = {*_NUMBERS, NoneType}

@@ -18,6 +18,7 @@ from tsbench.errors import Broken
 from tsbench.model import Text
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.run.asking import world_of
+from tsbench.scenario.own_queries import known_differences
 from tsbench.targets.base import Unsupported
 from tsbench.targets.session import MEANT
 from tsbench.text import listed
@@ -63,7 +64,7 @@ def validate(
     world = world_of(part)
     feed = Feed(world, world.ticks(window_ns), 1)
     gold = Gold(feed, np.empty(0, LEDGER_DTYPE), keeps_duplicates=schema.keeps_duplicates)
-    known = part.file.known_differences(target.name) if part.file else {}
+    known = known_differences(part.queries, target.name)
     validated = Validated(f"{target.name} {schema.name}", type(schema).__module__, Answers(known=known))
     with closing(limits.connect(target, schema)) as session:
         for asked in queries:

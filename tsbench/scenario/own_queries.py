@@ -10,13 +10,13 @@ from pydantic import Field, field_validator, model_validator
 
 from tsbench.model import Condition, Kind, Tagged, Top, names_of_values
 from tsbench.scenario.types import DurationNs, Part
-from tsbench.targets.registry import TARGETS
+from tsbench.targets.registry import TARGETS, unknown
 from tsbench.text import suggestion
 from tsbench.workload import own_text, queries
 from tsbench.workload.layout import QueryKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from tsbench.model import Aggregate, Comparator, Query
     from tsbench.model import Field as Column
@@ -44,7 +44,7 @@ class KnownPart(Part):
     @classmethod
     def _exists(cls, target: str) -> str:
         if target not in TARGETS:
-            raise ValueError(f"no target is called '{target}'; {suggestion(target, [*TARGETS])}")
+            raise ValueError(unknown(target))
         return target
 
 
@@ -252,6 +252,11 @@ def _condition(text: str, fields: Mapping[str, Column]) -> Condition | Tagged:
             f"'{m[1]}' is never '{values[0]}'; {suggestion(values[0], texts) if texts else 'it holds no texts'}"
         )
     return Condition(m[1], "=", float(texts.index(values[0])), values[0])
+
+
+def known_differences(asked: Iterable[QueryPart], target: str) -> dict[str, str]:
+    """Return the kinds of query whose answers differ on a database as is known, each with the reason."""
+    return {part.name: one.reason for part in asked for one in part.known if one.target == target}
 
 
 def query_kinds(asked: Sequence[QueryPart], layouts: Sequence[Layout]) -> dict[str, QueryKind]:

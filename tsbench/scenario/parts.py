@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from tsbench.scenario.own_queries import QueryPart
     from tsbench.servers.base import Server
     from tsbench.targets.target import Target
     from tsbench.workload.layout import UseCase
@@ -113,6 +114,11 @@ class WorldPart(Part):
     def file(self) -> UseCaseFile | None:
         """What the use case's file says, a user's or a built-in one; None if it has none."""
         return self.described or built_in(self.use_case)
+
+    @property
+    def queries(self) -> tuple[QueryPart, ...]:
+        """What the use case's file asks."""
+        return () if self.file is None else self.file.query
 
     def spec(self, resolution_ns: int = 1) -> WorldSpec:
         """Return the parameters of the world; never more streams than series."""

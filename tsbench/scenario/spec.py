@@ -24,7 +24,7 @@ from tsbench.scenario import matrix, prepared
 from tsbench.scenario.events import EventPart, expect_sequence
 from tsbench.scenario.file import explain, known_keys, naming, odd_text, read_document
 from tsbench.scenario.file_keys import SEARCH_REPEAT, SearchPart, check_keys, read_search
-from tsbench.scenario.own_queries import KnownPart, QueryPart, expect_answerable, query_kinds
+from tsbench.scenario.own_queries import KnownPart, QueryPart, expect_answerable, known_differences, query_kinds
 from tsbench.scenario.parts import (
     DEFAULTS,
     CheckPart,
@@ -241,16 +241,13 @@ class RunSpec(Job):
     @property
     def kinds_with_gold(self) -> list[str]:
         """Kinds of the run's queries whose right answer is said as SQL, by the scenario or the use case."""
-        of_file = self.world.file.query if self.world.file else ()
-        golden = {part.name for part in (*self.query, *of_file) if part.gold}
+        golden = {part.name for part in (*self.world.queries, *self.query) if part.gold}
         return [op.query for op in self.queries if op.query in golden]
 
     @property
     def known_differences(self) -> dict[str, str]:
         """Kinds of query whose answers differ on the run's target as is known, each with the reason."""
-        name, file = self.target.name, self.world.file
-        own = {part.name: one.reason for part in self.query for one in part.known if one.target == name}
-        return {**(file.known_differences(name) if file else {}), **own}
+        return known_differences((*self.world.queries, *self.query), self.target.name)
 
     def world_at(self) -> World:
         """Return the simulated world of the run, with the scenario's own kinds of query."""

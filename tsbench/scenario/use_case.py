@@ -125,10 +125,6 @@ class UseCaseFile(Part):
         others = form.fields if form else {}
         return tuple(m.layout(interval_ns, decimals, others.get(m.name, {})) for m in self.measurement)
 
-    def known_differences(self, target: str) -> dict[str, str]:
-        """Return the kinds of query whose answers differ on a database as is known, each with the reason."""
-        return {part.name: one.reason for part in self.query for one in part.known if one.target == target}
-
     def case(self, name: str, interval_ns: int, decimals: int | None = None) -> UseCase:
         """Return the use case for worlds with this interval; `decimals` of floats, if given, replace its own."""
         if self.recording is not None:
@@ -252,9 +248,10 @@ def expect_fit(kind: str, world: World, loaded: Window) -> None:
     tsbench.workload.queries.Misfit
         If it does not; with the use cases that have such a kind, if others do.
     """
-    homes = [name for name, case in built_in_cases().items() if kind in case.queries]
-    if homes and kind not in queries.kinds_of(world):
-        raise queries.Misfit(f"query '{kind}' is for the use case {' or '.join(homes)}, not for {world.spec.use_case}")
+    if kind not in queries.kinds_of(world):
+        homes = " or ".join(name for name, case in built_in_cases().items() if kind in case.queries)
+        if homes:
+            raise queries.Misfit(f"query '{kind}' is for the use case {homes}, not for {world.spec.use_case}")
     queries.fit(kind, world, loaded)
 
 
@@ -286,15 +283,17 @@ def resolved(world: Any, place: Path) -> Any:
     name = world.get("use_case") if isinstance(world, dict) else None
     if not isinstance(name, str) or "described" in world:
         return world
-    if (path := _path_of(name, place)) is None:
-        return {"scale": 1, **world} if name in BUILT_IN and not read_use_case(BUILT_IN[name]).tags else world
-    described = read_use_case(path)
+    path = _path_of(name, place)
+    described = built_in(name) if path is None else read_use_case(path)
+    if described is None:
+        return world
     given: dict[str, Any] = {}
     if described.recording is not None:
         given = _recorded_keys(world, prepared.recorded(described.recording))
     elif not described.tags:
         given = {"scale": world.get("scale", 1)}
-    return {**world, "use_case": path.stem, "described": described, **given}
+    own = {} if path is None else {"use_case": path.stem, "described": described}
+    return {**world, **own, **given}
 
 
 def is_recorded(use_case: str, place: Path) -> bool:

@@ -288,8 +288,7 @@ def too_many_points(points: int) -> tuple[str, str] | None:
 def _too_much_memory(cell: RunSpec) -> tuple[str, str] | None:
     later = [*(step.users for step in cell.drive.steps), *(event.users or 0 for event in cell.event)]
     users = max([cell.drive.users, *later])
-    file = cell.world.file
-    count = cell.world.scale * (file.churn.generations if file is not None and file.churn is not None else 1)
+    count = cell.world.spec().series
     series, of_users = SERIES_BYTES * count, USER_BYTES * users
     if series > MOST_BYTES:
         return f"need {format_size(series)} of memory per process for {count:,} series", "world.scale"

@@ -148,6 +148,11 @@ def get(name: str) -> Target:
     """
     if name in TARGETS:
         return TARGETS[name]
+    raise UserMistake(unknown(name))
+
+
+def unknown(name: str) -> str:
+    """Return the text that no target has a name, with the nearest one."""
     near = get_close_matches(name, TARGETS, n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(TARGETS)}"
-    raise UserMistake(f"no target is called '{name}'; {hint}")
+    return f"no target is called '{name}'; {hint}"

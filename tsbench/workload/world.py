@@ -62,6 +62,12 @@ class WorldSpec:
     case: UseCase | None = field(default=None, compare=False, repr=False)
     """The use case of that name; None if it is unknown."""
 
+    @property
+    def series(self) -> int:
+        """Number of series: `scale`, or with churn all that ever live."""
+        churn = None if self.case is None else self.case.churn
+        return self.scale if churn is None else self.scale * churn.generations
+
 
 class World:
     """The points of a use case, and the tags of its series.
@@ -92,8 +98,8 @@ class World:
         self.is_irregular = bool(spec.disorder) or self.recorded is not None
         """Whether not every series has one point at every tick, in the order of time."""
         self.churn = use_case.churn
-        self.series = spec.scale * (self.churn.generations if self.churn else 1)
-        """Number of series: `spec.scale`, or with churn all that ever live."""
+        self.series = spec.series
+        """Number of series, all that ever live."""
         self._ages = np.zeros(spec.scale, dtype=np.int64)
         """How many ticks the first series of each place has lived at the world's first one."""
         self._life_ticks = 1
@@ -364,8 +370,10 @@ def _use_case(spec: WorldSpec) -> UseCase:
     if use_case.churn is not None:
         if use_case.churn.lifetime_ns < spec.interval_ns:
             raise ValueError("churn.lifetime: must be at least one interval")
-        if (series := spec.scale * use_case.churn.generations) > _MOST_SERIES:
-            raise ValueError(f"churn.generations: {series:,} series are more than {_MOST_SERIES:,}; lower it, or scale")
+        if spec.series > _MOST_SERIES:
+            raise ValueError(
+                f"churn.generations: {spec.series:,} series are more than {_MOST_SERIES:,}; lower it, or scale"
+            )
     if not use_case.tags and spec.scale != 1:
         raise ValueError(f"'{spec.use_case}' is a single series, without tags: scale must be 1, not {spec.scale}")
     return use_case
