@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from tests.cli.support import POSTGRES, Command, complaint, content, only, says, started
+from tests.cli.support import POSTGRES, TINY, Command, complaint, content, only, says, started
+from tests.scenario.test_use_case import MARKS
+from tsbench.cli.main import main
 from tsbench.run.keeping import FILE
 
 if TYPE_CHECKING:
@@ -40,6 +42,72 @@ def refused(place: Path, kept: Path, *words: str) -> str:
     return complaint(command.stderr)
 
 
+def done(place: Path, *words: str) -> str:
+    """Run tsbench, which must end well, and return what it printed."""
+    command = Command(place, "tsbench", *words)
+    command.ended_well()
+    return command.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name,
+            marks=[
+                *([getattr(pytest.mark, MARKS[name])] if name in MARKS else []),
+                *([] if name in {"sqlite", "postgres"} else [pytest.mark.nightly]),
+            ],
+        )
+        for name in ("sqlite", "duckdb", *MARKS)
+    ],
+)
+def test_what_load_stored_serves_runs_queries_and_validation_in_turn(place: Path, name: str) -> None:
+    (place / "tiny.toml").write_text(TINY)
+    done(place, "load", name, "--scenario", "tiny.toml", "--keep")
+    kept = only(place, f"results/*/{FILE}").parent
+    asked = ("--type", "lastpoint", "--type", "raw-one", "--count", "20", "--out", "asked.jsonl")
+    done(place, "queries", "--loaded", str(kept), *asked)
+    stored = [content(kept / FILE)["stored"]]
+    for out in ("first", "second"):
+        done(place, "run", "tiny.toml", "--loaded", str(kept), "--set", f"target.name={name}", "--out", out)
+        summary = content(only(place, f"{out}/*/{name}/summary.json"))
+        assert (summary["load"], summary["reused"]["loaded_by"]) == (None, f"load-{name}")
+        assert summary["writes"]["stored"] == summary["writes"]["acknowledged"] > stored[-1]
+        stored.append(summary["writes"]["stored"])
+        done(place, "query", name, "asked.jsonl", "--loaded", str(kept))
+        says(done(place, "validate", name, "asked.jsonl", "--loaded", str(kept)), "20 of 20 answers are right")
+    assert content(kept / FILE)["stored"] == stored[-1]
+    done(place, "cleanup", str(kept))
+    assert not [*kept.glob("*.server"), *kept.glob(FILE)]
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("--scenario", "tiny.toml", "--scale", "7"), "--scale belongs to --use-case; the scenario says it"),
+        (("--scenario", "tiny.toml", "--use-case", "iot"), "give one of FILE"),
+        (("--scenario", "tiny.toml", "--keep", "--limit", "7"), "--keep starts a server for a whole world"),
+        (("--use-case", "iot", "--only", "x"), "--only belongs to --scenario"),
+        (("--scenario", "tiny.toml", "--set", "load.windw=1h"), "windw"),
+        (("--scenario", "tiny.toml", "--only", "x"), "x"),
+    ],
+)
+def test_options_of_another_source_are_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    what: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.toml").write_text(TINY)
+    more = () if "--keep" in words else ("--endpoint", "sqlite:///x.db")
+    assert main(["load", "sqlite", *words, *more]) == 2
+    says(complaint(capsys.readouterr().err), what)
+
+
 def change(record: dict[str, Any], statement: str) -> None:
     with closing(sqlite3.connect(record["endpoint"].removeprefix("sqlite://"))) as one, one:
         assert one.execute(statement).rowcount == 1
@@ -58,7 +126,10 @@ def test_other_data_a_changed_value_and_a_deleted_row_are_named_and_the_file_goe
     change(record, "UPDATE cpu SET usage_user = usage_user - 1 WHERE rowid = (SELECT max(rowid) FROM cpu)")
     change(record, "DELETE FROM cpu WHERE rowid = (SELECT max(rowid) FROM cpu)")
     stored = record["stored"]
-    says(refused(place, kept), f"{stored - 1:,} points are stored, and {stored:,} were")
+    line = refused(place, kept)
+    says(
+        line, f"{stored - 1:,} points are stored, and {stored:,} were; stored rows: 1 x missing row; first missing row"
+    )
 
     resumed = started(place, "--resume", str(kept))
     assert resumed.wait() == 2

@@ -283,8 +283,8 @@ def test_a_server_that_dies_in_a_load_is_named_with_what_was_stored(
 @pytest.mark.parametrize(
     ("words", "code", "expected"),
     [
-        (("sqlite",), 2, "give either a FILE"),
-        (("sqlite", "points", "--use-case", "cpu-only"), 2, "give either a FILE"),
+        (("sqlite",), 2, "give one of FILE"),
+        (("sqlite", "points", "--use-case", "cpu-only"), 2, "give one of FILE"),
         (("sqlite", "points", "--scale", "5"), 2, "--scale belongs to --use-case"),
         (("sqlite", "points"), 2, "--endpoint is missing"),
         (("null", "points"), 2, "keeps its data no longer than this process"),

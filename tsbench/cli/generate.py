@@ -150,6 +150,9 @@ def queries(
     interval: Interval = "10s",
     seed: Annotated[int, typer.Option(min=0, help="The world's seed, and that of the queries.")] = 1,
     form: Form = "bounded",
+    kept: Annotated[
+        Path | None, typer.Option("--loaded", metavar="DIR", help="Ask about the data that this result set keeps.")
+    ] = None,
     count: Annotated[int, typer.Option(min=1, max=100_000_000, help="Number of queries.")] = 1_000,
     query_seed: Annotated[int | None, typer.Option(min=0, help="Seed of the queries, if not the world's.")] = None,
     show: Annotated[str | None, typer.Option(metavar="TARGET", help="Print what the first queries compile to.")] = None,
@@ -164,7 +167,11 @@ def queries(
     from tsbench.workload.query_files import MS, head_line, made
     from tsbench.workload.world import World
 
-    keys = world_of(use_case, scale, start, end, interval, seed, form, given_options(context))
+    given = given_options(context)
+    if kept is not None:
+        keys = _kept_world(kept, given)
+    else:
+        keys = world_of(use_case, scale, start, end, interval, seed, form, given)
     window_ns = keys.pop("window")
     try:
         world = World(world_spec(keys, MS))
@@ -185,6 +192,17 @@ def queries(
         file.write(head_line(keys, window_ns))
         for line in lines:
             file.write(line)
+
+
+def _kept_world(results: Path, given: set[str]) -> dict[str, Any]:
+    """Return what `world_of` does for the data that a result set keeps."""
+    from tsbench.run.keeping import read_kept
+
+    if unfit := given & {"use_case", "scale", "start", "end", "interval", "seed", "form"}:
+        raise UserMistake(f"{_option(unfit)}: --loaded says that; leave one of the two out")
+    spec = read_kept(results).spec()
+    kept = {name: getattr(spec.world, name) for name in type(spec.world).model_fields}
+    return {**{name: value for name, value in kept.items() if value is not None}, "window": spec.load.window}
 
 
 def _show(name: str, world: World, lines: Sequence[bytes]) -> None:

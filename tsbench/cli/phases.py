@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,17 +21,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tsbench.results.summary import Summary
+    from tsbench.run.keeping import Kept, Stay
     from tsbench.run.validating import Validated
     from tsbench.scenario.parts import TimeoutPart
-    from tsbench.scenario.spec import FilePart, RunSpec
+    from tsbench.scenario.spec import FilePart, FileSpec, RunSpec
     from tsbench.workload.query_files import Asked, AskedText
 
 Target = Annotated[
     str, typer.Argument(metavar="TARGET", help="A database of `tsbench list targets`.", autocompletion=target_names)
 ]
 Endpoint = Annotated[str | None, typer.Option(help="URL of the database, without a password.")]
+KeptBy = Annotated[Path | None, typer.Option("--loaded", metavar="DIR", help="The result set that keeps the database.")]
 Schema = Annotated[str | None, typer.Option(help="Layout of the data. Default: the target's first.")]
 Out = Annotated[Path, typer.Option(help="Directory for result sets.")]
+OfScenario = Annotated[Path | None, typer.Option("--scenario", help="Store the initial load of this scenario's runs.")]
+Only = Annotated[list[str] | None, typer.Option(help="Of the scenario's runs, those whose id contains this.")]
+Changes = Annotated[
+    list[str] | None, typer.Option("--set", help="A time limit (timeout.load=20s), or a key of the scenario.")
+]
+Keep = Annotated[bool, typer.Option("--keep", help="Start a server, and leave it standing for `run --loaded`.")]
 TimeLimits = Annotated[list[str] | None, typer.Option("--set", help="A time limit, as of `run`: timeout.load=20s.")]
 
 
@@ -43,6 +52,8 @@ def load(
     endpoint: Endpoint = None,
     schema: Schema = None,
     use_case: Annotated[str | None, typer.Option(help="Simulate this world on the fly instead of a file.")] = None,
+    scenario: OfScenario = None,
+    only: Only = None,
     scale: Scale = 100,
     start: Start = "2016-01-01T00:00:00Z",
     end: End = "2016-01-02T00:00:00Z",
@@ -56,56 +67,101 @@ def load(
     limit: Annotated[int | None, typer.Option(min=1, help="Points to load at most.")] = None,
     duration: Annotated[str | None, typer.Option(help="Time to load at most: 60s.")] = None,
     rate: Annotated[float | None, typer.Option(min=0.001, help="Points per second at most.")] = None,
-    time_limit: TimeLimits = None,
+    override: Changes = None,
+    keep: Keep = False,
     out: Out = Path("results"),
     yes: Yes = False,
 ) -> int:
     """Load a file of points, or a simulated world, into a running database, whose tables are made anew."""
-    from tsbench.cli.progress import CellProgress
-    from tsbench.run.bulk_load import Pace
-    from tsbench.run.loading import load as load_points
-    from tsbench.scenario.spec import FileSpec, Job, RunSpec, explained
+    from tsbench.run.keeping import apart
+    from tsbench.scenario.spec import FileSpec, RunSpec, explained
 
     given = given_options(context)
-    _expect_one_source(file, use_case, given)
-    place = found_place(target, endpoint, schema)
-    name = f"load-{target}"
-    common: dict[str, Any] = {"id": name, "scenario": name, "labels": {"target": target}, "target": place}
-    common |= {"load": {"workers": workers, "batch": batch, "mode": mode}, "timeout": limits_of(time_limit)}
-    spec: Job
+    _expect_one_source({"FILE": file, "--use-case": use_case, "--scenario": scenario}, given)
+    if keep and (endpoint or file or given & {"limit", "duration"}):
+        raise UserMistake("--keep starts a server for a whole world; leave --endpoint, FILE, --limit, --duration out")
+    place = found_place(target, endpoint, schema, needs_endpoint=not keep)
+    how = {"workers": workers, "batch": batch, "mode": mode}
+    about: dict[str, Any] = {"id": f"load-{target}", "scenario": f"load-{target}", "labels": {"target": target}}
+    spec: RunSpec | FileSpec
     try:
-        if file is not None:
-            spec = FileSpec.model_validate({**common, "file": _points_of(file, limit, precision)})
+        if scenario is not None:
+            changes = [f"load.{name}={value}" for name, value in how.items() if name in given]
+            spec = _of_scenario(scenario, only or [], place, [*(override or []), *changes]).model_copy(update=about)
         else:
-            world = world_of(use_case or "", scale, start, end, interval, seed, form, given)
-            common["load"]["window"] = world.pop("window")
-            spec = RunSpec.model_validate({**common, "world": world})
+            about |= {"target": place, "timeout": limits_of(override), "load": how}
+            if use_case is None:
+                spec = FileSpec.model_validate({**about, "file": _points_of(file or "", limit, precision)})
+            else:
+                world = world_of(use_case, scale, start, end, interval, seed, form, given)
+                how["window"] = world.pop("window")
+                spec = RunSpec.model_validate({**about, "world": world})
     except ValidationError as error:
         raise UserMistake(explained(error)) from None
-    if isinstance(spec, RunSpec):
-        expect_loadable(spec)
-        _expect_wanted(spec, limit, yes=yes)
-    pace = Pace(rate, None if duration is None else parsed("--duration", duration, _seconds))
-    results = new_set(out, name)
-    with CellProgress(stderr, f"load {target}") as progress:
-        summary = load_points(spec, results, progress, limit=limit, pace=pace)
-    return ended(results, summary, _loaded_line(summary))
+    _expect_wanted(spec, limit, yes=yes)
+    pace = rate, None if duration is None else parsed("--duration", duration, _seconds)
+    results = new_set(out, spec.id)
+    one = partial(_load, spec, results, limit, pace)
+    return apart(one) if keep else one()
 
 
-def _expect_one_source(file: str | None, use_case: str | None, given: set[str]) -> None:
-    """Verify that points come from a file or a world, with options of that one only."""
-    if (file is None) == (use_case is None):
-        raise UserMistake("give either a FILE (- is standard input) or --use-case, which is simulated on the fly")
-    if file is not None and (unfit := given & {"scale", "start", "end", "interval", "seed", "form"}):
-        raise UserMistake(f"--{min(unfit)} belongs to --use-case; the points of a file are as they are")
-    if file is None and "precision" in given:
+def _load(
+    spec: RunSpec | FileSpec,
+    results: Path,
+    limit: int | None,
+    pace: tuple[float | None, float | None],
+    stay: Stay | None = None,
+) -> int:
+    """Load what a specification says, print the figures, and return the exit code."""
+    from tsbench.cli.progress import CellProgress
+    from tsbench.cli.running import stay_with
+    from tsbench.run.bulk_load import Pace
+    from tsbench.run.loading import load as load_points
+
+    with CellProgress(stderr, f"load {spec.target.name}") as progress:
+        summary, standing = load_points(spec, results, progress, limit=limit, pace=Pace(*pace))
+    return stay_with(standing, results, ended(results, summary, _loaded_line(summary)), stay)
+
+
+def _of_scenario(path: Path, only: Sequence[str], place: Mapping[str, Any], changes: Sequence[str]) -> RunSpec:
+    """Return a run of a scenario that loads as its runs on a target do, and then ends."""
+    from tsbench.run.generate import loaded_by
+    from tsbench.scenario.spec import Scenario, select
+    from tsbench.scenario.validation import check_spec
+
+    keys = [*changes, *(f"target.{name}={value}" for name, value in place.items() if value)]
+    cells = select(Scenario.load(path, overrides=keys).expand(), only)
+    loaded_by(cells)
+    check_spec(cells[0], str(path))
+    ended = {"op": (), "query": (), "event": (), "gates": (), "block": cells[0].block_points}
+    return cells[0].model_copy(update=ended)
+
+
+def _expect_one_source(sources: Mapping[str, object], given: set[str]) -> None:
+    """Verify that points come from a file, a world or a scenario, with options of that one only."""
+    chosen = [name for name, value in sources.items() if value is not None]
+    if len(chosen) != 1:
+        raise UserMistake("give one of FILE (- is standard input), --use-case and --scenario")
+    of_world = given & {"scale", "start", "end", "interval", "seed", "form"}
+    if of_world and chosen != ["--use-case"]:
+        says = (
+            "points of a file are as they are" if chosen == ["FILE"] else "scenario says it; change its key with --set"
+        )
+        raise UserMistake(f"--{min(of_world)} belongs to --use-case; the {says}")
+    if "precision" in given and chosen != ["FILE"]:
         raise UserMistake("--precision belongs to a FILE; the points of a world have times in ns")
+    if "only" in given and chosen != ["--scenario"]:
+        raise UserMistake("--only belongs to --scenario")
 
 
-def _expect_wanted(spec: RunSpec, limit: int | None, *, yes: bool) -> None:
-    """Verify that a load is small enough to be no slip, or that the user said yes."""
+def _expect_wanted(spec: RunSpec | FileSpec, limit: int | None, *, yes: bool) -> None:
+    """Verify that a world can be loaded, and is small enough to be no slip, unless the user said yes."""
+    from tsbench.scenario.spec import FileSpec
     from tsbench.scenario.validation import YES, points_of, too_many_points
 
+    if isinstance(spec, FileSpec):
+        return
+    expect_loadable(spec)
     world = spec.world
     points = points_of(world.spec(), spec.load.window // world.interval)
     if not yes and (why := too_many_points(min(points, limit or points))):
@@ -136,7 +192,7 @@ def _loaded_line(summary: Summary) -> str:
     values_per_s = done.values / done.duration_s if done.duration_s else 0.0
     return (
         f"loaded {done.points:,} points ({done.values:,} values, {units.format_size(done.bytes)}) in "
-        f"{units.format_duration(done.duration_s * 1e9)} with {done.workers} workers "
+        f"{units.format_duration(done.duration_s * 1e9)} with {done.workers} worker{'s' * (done.workers > 1)} "
         f"(mean rate {units.format_count(done.points_per_s)} points/s, {units.format_count(values_per_s)} values/s)"
     )
 
@@ -149,6 +205,7 @@ def query(
     target: Target,
     file: Queries,
     endpoint: Endpoint = None,
+    kept: KeptBy = None,
     schema: Schema = None,
     workers: Workers = 1,
     burn_in: Annotated[int, typer.Option(min=0, help="Queries to ask before the measured ones.")] = 0,
@@ -164,7 +221,6 @@ def query(
     out: Out = Path("results"),
 ) -> int:
     """Ask the queries of a file and print their times; the answers are not compared (see `validate`)."""
-    from functools import partial
     from itertools import chain
 
     from tsbench.cli.progress import CellProgress
@@ -174,6 +230,8 @@ def query(
     from tsbench.scenario.spec import FilePart, FileSpec, RunSpec
     from tsbench.targets import registry
 
+    if kept is not None:
+        ((endpoint, schema, _),) = _kept_places([target], [kept], [endpoint, schema])
     place = found_place(target, endpoint, schema)
     how = How(burn_in, limit, rate, None if duration is None else parsed("--duration", duration, _seconds))
     drive = {"users": workers, "loop": "closed" if rate is None else "open", "rate": rate}
@@ -228,7 +286,12 @@ def _query_lines(summary: Summary, times: Mapping[str, Mapping[str, float]], wor
 
 def validate(
     words: Annotated[list[str], typer.Argument(metavar="TARGET... FILE", help="Databases, and a file of queries.")],
-    endpoint: Annotated[list[str], typer.Option(help="URL of each database, in the order of the targets.")],
+    endpoint: Annotated[
+        list[str] | None, typer.Option(help="URL of each database, in the order of the targets.")
+    ] = None,
+    kept: Annotated[
+        list[Path] | None, typer.Option("--loaded", metavar="DIR", help="The result set that keeps each database.")
+    ] = None,
     schema: Annotated[list[str] | None, typer.Option(help="Layout of each, if it is not the first.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Queries to ask at most.")] = None,
     time_limit: TimeLimits = None,
@@ -244,20 +307,23 @@ def validate(
     from tsbench.targets import registry
 
     *names, file = words
-    schemas = schema or [None] * len(names)  # type: ignore[list-item]
-    if not names or not len(names) == len(endpoint) == len(schemas):
-        raise UserMistake("give TARGET... FILE, and as many --endpoint (and --schema, if any) as targets")
-    places = [found_place(*one) for one in zip(names, endpoint, schemas, strict=True)]
+    places: Sequence[tuple[str | None, str | None, Kept | None]]
+    none: list[None] = [None] * len(names)
+    if kept:
+        places = _kept_places(names, kept, [endpoint, schema])
+    else:
+        places = [*zip(endpoint or [], schema or none, none, strict=False)]
+    if not names or len(names) != len(places) or len(names) != len(schema or names):
+        raise UserMistake("give TARGET... FILE, and as many --endpoint (and --schema, if any) or --loaded as targets")
     with opened(file) as blocks:
         world, window_ns, asked = read_queries(file, blocks)
         chosen = list(islice(asked, limit))
     time_limits = limits_of(time_limit)
     verdicts = []
-    for place in places:
-        target = registry.get(place["name"])
-        layout = target.schemas[place["schema"] or next(iter(target.schemas))]
-        limits = Limits(time_limits, place["endpoint"])
-        verdicts.append(compared(world, window_ns, chosen, target, layout, limits))
+    for name, (at, layout, by) in zip(names, places, strict=True):
+        place, target = found_place(name, at, layout), registry.get(name)
+        limits, tables = Limits(time_limits, place["endpoint"]), target.schemas[layout or next(iter(target.schemas))]
+        verdicts.append(compared(world, window_ns, chosen, target, tables, limits, kept=by))
         _say_verdict(verdicts[-1], chosen)
     unproven = agreements(chosen, verdicts)
     for kind in unproven:
@@ -300,6 +366,24 @@ def _say_verdict(validated: Validated, asked: Sequence[Asked]) -> None:
     say(line_of(first.kind, first.query).decode().strip())
 
 
+def _kept_places(
+    names: Sequence[str], sets: Sequence[Path], others: Sequence[object]
+) -> list[tuple[str, str | None, Kept]]:
+    """Return endpoint, schema and record of the databases that result sets keep, which are of these targets."""
+    from tsbench.run.keeping import read_kept
+
+    if any(others) or len(names) != len(sets):
+        raise UserMistake("--loaded says where a database is: give one for each target, and no --endpoint or --schema")
+    places = []
+    for name, results in zip(names, sets, strict=True):
+        kept = read_kept(results)
+        there = kept.spec().target
+        if there.name != name:
+            raise UserMistake(f"--loaded {results}: keeps a database of {there.name}, not of {name}")
+        places.append((kept.endpoint, there.schema_, kept))
+    return places
+
+
 def _seconds(text: str) -> float:
     return units.parse_duration_ns(text) / units.NS_PER_S
 
@@ -326,7 +410,9 @@ def limits_of(changes: Sequence[str] | None) -> TimeoutPart:
         raise UserMistake(f"--set timeout.{explained(error)}") from None
 
 
-def found_place(target: str, endpoint: str | None, schema: str | None) -> dict[str, Any]:
+def found_place(
+    target: str, endpoint: str | None, schema: str | None, *, needs_endpoint: bool = True
+) -> dict[str, Any]:
     """Return [target] of a database that outlasts the command.
 
     Raises
@@ -342,10 +428,11 @@ def found_place(target: str, endpoint: str | None, schema: str | None) -> dict[s
     require_driver(target_of)
     if not target_of.durable:
         raise UserMistake(f"{target} keeps its data no longer than this process; take a database that does")
-    if not endpoint:
+    if endpoint:
+        refuse_secrets(endpoint, "--endpoint")
+        target_of.parse(endpoint)
+    elif needs_endpoint:
         raise UserMistake(f"--endpoint is missing: the URL of a database that stays, such as {target_of.form}")
-    refuse_secrets(endpoint, "--endpoint")
-    target_of.parse(endpoint)
     if schema is not None and schema not in target_of.schemas:
         raise UserMistake(f"{target} has no schema '{schema}'; there are {', '.join(target_of.schemas)}")
     return {"name": target, "schema": schema, "endpoint": endpoint}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tsbench.results.summary import Summary
     from tsbench.run.cleanup import Cleaned
     from tsbench.run.keeping import Stay
+    from tsbench.run.standing import Standing
     from tsbench.scenario.spec import RunSpec, Scenario
     from tsbench.study.campaign import Ran
 
@@ -168,10 +169,14 @@ class _Run:
                 raise
             code = self._interrupted(sets[0], out if self.scenarios[1:] else sets[0])
         finally:
-            lines = left_lines(sets[0]) if sets else []
+            lines = left_lines(sets[0]) if sets and not self.lists["--loaded"] else []
             cleaned = show_cleaned(clean_up(sets[0]) if self.flags["--cleanup"] and lines else map(Cleaned, lines))
             stdout.quiet = False
-        return code or cleaned if stay is None or ran is None else _stay(ran, code, stay)
+        if stay is None or ran is None:
+            return code or cleaned
+        if ran.standing.record is None:
+            return fail("no database is kept: no run loaded one, or the last did not end well", 1)
+        return stay_with(ran.standing, ran.results, code, stay)
 
     def _interrupted(self, results: Path, place: Path) -> int:
         """Print what was measured and the command that goes on in `place`, and return the exit code."""
@@ -227,14 +232,14 @@ def _set_of(place: Path, name: str) -> Path | None:
     return max(sets, default=None)
 
 
-def _stay(ran: Ran, code: int, stay: Stay) -> int:
-    """Print how to reach and to end the database that is kept; stay with it if it needs this process."""
-    kept, place = ran.standing.record, short_path(ran.results)
-    if kept is None:
-        return fail("no database is kept: no run loaded one, or the last did not end well", 1)
-    say(f"kept: {kept.endpoint}; go on with it: tsbench run SCENARIO --loaded {place}; end it: tsbench cleanup {place}")
-    if kept.keeper is not None:
-        stay(code, ran.standing.wait)
+def stay_with(standing: Standing, results: Path, code: int, stay: Stay | None) -> int:
+    """Print how to go on with the database that is kept and how to end it; stay with it if it needs this process."""
+    kept, place = standing.record, short_path(results)
+    if kept is not None:
+        on, end = f"tsbench run SCENARIO --loaded {place}", f"tsbench cleanup {place}"
+        say(f"kept: {kept.endpoint}; go on with it: {on}; end it: {end}")
+        if kept.keeper is not None and stay is not None:
+            stay(code, standing.wait)
     return code
 
 

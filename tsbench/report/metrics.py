@@ -287,9 +287,10 @@ def remarks(cell: Cell) -> list[str]:
                 f"{never}: in its last {warmup.tested_s} s {five}, {rise}, and {trend} "
                 f"(at most {TOLERATED_DRIFT:.0%}); what follows was measured while it changed"
             )
-    if (reused := cell.summary.reused) is not None and reused.wrote:
-        runs = "that run" if len(reused.wrote) == 1 else f"{len(reused.wrote)} runs"
-        texts.append(f"it began with {reused.points:,} points: the load of {reused.loaded_by} and what {runs} wrote")
+    if (reused := cell.summary.reused) is not None and (reused.wrote or reused.loaded_by != cell.summary.cell):
+        runs = reused.wrote[0] if len(reused.wrote) == 1 else f"{len(reused.wrote)} runs"
+        wrote = f" and what {runs} wrote" if reused.wrote else ""
+        texts.append(f"it began with {reused.points:,} points: the load of {reused.loaded_by}{wrote}")
     texts += [event.sentence for event in cell.summary.events]
     if cell.summary.measured is not None and (drifts := cell.summary.measured.time_drifts):
         named = ", ".join(f"{op} {format_factor(factor)}" for op, factor in sorted(drifts.items()))

@@ -273,7 +273,7 @@ class Load(Part):
 class Reused(Part):
     """What a run that shares its data with others found stored when it began: who had loaded it, and who had written.
 
-    The run that loaded is the first of those that `wrote`; in its own record there are none.
+    The run that loaded is the first of those that `wrote`, unless it only loaded; in its own record there are none.
     """
 
     points: Count

@@ -21,6 +21,7 @@ from tsbench.measure.built_in_gates import torn_reads
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.ledger import writes_of
 from tsbench.results.manifest import Manifest, check_world
+from tsbench.results.process import TIMES
 from tsbench.results.reading import files_of
 from tsbench.run.assessment import Findings
 from tsbench.run.measurement import recorded
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 P = ParamSpec("P")
-SAMPLE = 50_000
-"""Number of rows that `changed_since` reads back."""
+SAMPLE, LOCATING = 50_000, 2_000_000
+"""Number of rows that `changed_since` reads back, and that number if it knows that some have changed."""
 
 
 class _AskedServer:
@@ -131,7 +132,7 @@ class _Subject:
         feed = Feed(world, first_tick, spec.block_points, last_tick)
         with recorded():
             ledger = np.concatenate([writes_of(one) for one in (*earlier, run)])
-        missing = Processes.read(run).missing()
+        missing = Processes.read(run).missing() if run.has(TIMES) else []
         written = _with_unrecorded(
             feed, ledger, [stream for worker in missing for stream in worker.share.streams], server
         )
@@ -203,7 +204,7 @@ def changed_since(
 ) -> str:
     """Return how the data differ from what some runs wrote, "" if not; the last one left `stored` points.
 
-    Points are counted, and up to `SAMPLE` rows read back and compared.
+    Points are counted, and up to `SAMPLE` rows read back and compared, or `LOCATING` if their number is another one.
     """
     with closing(_AskedServer(runs[-1], Limits(spec.timeout, endpoint), target, schema)) as server:
         if server.death:
@@ -212,12 +213,14 @@ def changed_since(
         storeds = _count(subject)
         if isinstance(storeds, OpError):
             return f"its points cannot be counted: {storeds.cause}: {storeds}"
+        rows, said = min(SAMPLE, spec.check.readback), []
         if isinstance(storeds, int) and stored not in {None, storeds} and server.expire_after_s is None:
-            return f"{storeds:,} points are stored, and {stored:,} were"
+            rows, said = LOCATING, [f"{storeds:,} points are stored, and {stored:,} were"]
         answers = Answers()
-        _read_back(subject, runs[0], min(SAMPLE, spec.check.readback), answers)
+        _read_back(subject, runs[0], rows, answers)
         answers.compare(subject.gold)
-        return f"stored rows: {answers.stored.text}" if answers.stored.counts else answers.failed
+        said.append(f"stored rows: {answers.stored.text}" if answers.stored.counts else answers.failed)
+        return "; ".join(filter(None, said))
 
 
 def _count(subject: _Subject) -> int | OpError | Unsupported:

@@ -79,13 +79,28 @@ class Kept(Part):
         return [RunDir(Path(run)) for run in self.runs]
 
     def spec(self) -> RunSpec:
-        """Return the specification of the run that loaded; raises UserMistake if its directory is gone or damaged."""
-        run = self.run_dirs[0]
-        check_world(run, WORLD_VERSION)
-        try:
-            return RunSpec.model_validate(run.read_json("spec.json"))
-        except ValidationError as error:
-            raise UserMistake(f"{run / 'spec.json'} is damaged: {error.errors()[0]['msg']}") from None
+        """Return the specification of the run that loaded, with the block of those that wrote later.
+
+        Raises
+        ------
+        UserMistake
+            If a directory is gone or damaged.
+        """
+        first, last = _spec(self.run_dirs[0]), _spec(self.run_dirs[-1])
+        return first.model_copy(update={"block": last.block_points}) if len(self.runs) > 1 else first
+
+    @property
+    def is_only_loaded(self) -> bool:
+        """Whether nothing was written in blocks yet, so that these may have any size."""
+        return len(self.runs) == 1 and not _spec(self.run_dirs[0]).op
+
+
+def _spec(run: RunDir) -> RunSpec:
+    check_world(run, WORLD_VERSION)
+    try:
+        return RunSpec.model_validate(run.read_json("spec.json"))
+    except ValidationError as error:
+        raise UserMistake(f"{run / 'spec.json'} is damaged: {error.errors()[0]['msg']}") from None
 
 
 class KeptServer(ExternalServer):
@@ -134,7 +149,7 @@ def read_kept(results: Path) -> Kept:
         If it keeps none, its server has ended, or nobody knows what is stored in it.
     """
     if not (results / FILE).exists():
-        raise UserMistake(f"--loaded {results}: keeps no database; make one with tsbench run SCENARIO --keep")
+        raise UserMistake(f"--loaded {results}: keeps no database; make one with tsbench load, or run SCENARIO --keep")
     kept = read_part(results / FILE, Kept)
     if kept.spoiled:
         raise UserMistake(f"--loaded {results}: {kept.spoiled}; end it with tsbench cleanup {short_path(results)}")
@@ -150,8 +165,13 @@ def first_difference(cell: RunSpec, spec: RunSpec, own: set[str]) -> str:
     for key, wanted, there in _compared("", *parts):
         if key not in {"relative_start", "load.batch", "load.workers", "load.mode"}:
             return f"{key} is {wanted}, and it was loaded with {there}"
-    size = next((op.write for op in cell.writes if op.write and spec.block_points % op.write), None)
-    return f"writes of {size} points do not divide its blocks of {spec.block_points:,}" if size else ""
+    return ""
+
+
+def unfit_write(cell: RunSpec, block: int) -> str:
+    """Return which of a cell's writes does not divide the blocks of kept data, "" if all do."""
+    size = next((op.write for op in cell.writes if op.write and block % op.write), None)
+    return f"writes of {size} points do not divide its blocks of {block:,}" if size else ""
 
 
 def _compared(place: str, one: object, other: object) -> Iterator[tuple[str, object, object]]:

@@ -250,7 +250,7 @@ def _carry_out(
             )  # it may die under the checks' own queries
         summary = assessment.conclude(run, spec, heading, observed, progress)
         if standing is not None:
-            standing.end(run, loaded, summary)
+            standing.end(run, loaded, summary, stored=None if summary.writes is None else summary.writes.stored)
         return summary
 
 

@@ -28,6 +28,7 @@ from tsbench.run.bulk_load import (
 from tsbench.run.file_tables import Refused, Tables
 from tsbench.run.lifecycle import first_session, naming_death, real_parts, run_steps
 from tsbench.run.preparation import create, expect_plausible
+from tsbench.run.standing import Standing
 from tsbench.scenario.spec import FileSpec, RunSpec
 from tsbench.text import short_path
 
@@ -46,11 +47,17 @@ if TYPE_CHECKING:
 
 
 def load(
-    spec: RunSpec | FileSpec, results: Path, progress: Progress, *, limit: int | None = None, pace: Pace = UNLIMITED
-) -> Summary:
-    """Store the points of a specification on its server, and return the summary.
+    spec: RunSpec | FileSpec,
+    results: Path,
+    progress: Progress,
+    *,
+    limit: int | None = None,
+    pace: Pace = UNLIMITED,
+) -> tuple[Summary, Standing]:
+    """Store the points of a specification on its server, and return the summary and the server.
 
-    The tables are made anew. `limit` is the largest number of points, `pace` how fast and how long to load.
+    The tables are made anew. `limit` is the largest number of points, `pace` how fast and how long to load. A world
+    that is stored whole is kept for campaigns (`Standing.record`), by this process if the server is one of tsbench's.
 
     Raises
     ------
@@ -59,7 +66,13 @@ def load(
     UserMistake
         If the file cannot be read or the server not be reached.
     """
-    return run_steps(spec, results, progress, _Steps(spec, limit, pace), partial(real_parts, spec))
+    standing = Standing(results, stays=True)
+    parts = partial(real_parts, spec, standing=standing)
+    if isinstance(spec, RunSpec):
+        standing.share(spec, ())
+    summary = run_steps(spec, results, progress, _Steps(spec, limit, pace, standing), parts, holding=standing.kept)
+    standing.keep()
+    return summary, standing
 
 
 @dataclass(slots=True)
@@ -69,6 +82,7 @@ class _Steps:
     spec: RunSpec | FileSpec
     limit: int | None
     pace: Pace
+    standing: Standing
     total: Loaded = field(default_factory=Loaded)
 
     def __call__(self, run: RunDir, parts: Parts, phases: Phases) -> Summary:
@@ -87,12 +101,15 @@ class _Steps:
                 raise Broken(f"{error}; {self._left(run)}") from error
             phases.phase("settle")
             limits.settle(session, schema, measurements)
-            expect_plausible(session, schema, measurements, self.total.points)
+            stored = expect_plausible(session, schema, measurements, self.total.points)
         figures = self.total.figures(workers=spec.load.workers, batch=spec.load.batch, mode=spec.load.mode)
         heading = preparation.heading(run, spec, parts.target, schema)
         heading |= dict.fromkeys(("loop", "users", "processes"))  # nobody drives a load
-        stored = Verdict(True, "", {"acknowledged": self.total.points})
-        return assessment.conclude(run, spec, {**heading, "load": figures}, Findings(checks={"writes": stored}), phases)
+        writes = Findings(checks={"writes": Verdict(True, "", {"acknowledged": self.total.points})})
+        summary = assessment.conclude(run, spec, {**heading, "load": figures}, writes, phases)
+        if isinstance(spec, RunSpec) and self.limit is None and self.pace.duration_s is None:
+            self.standing.end(run, figures, summary, stored=stored, needs=("writes",))
+        return summary
 
     def _left(self, run: RunDir, *, in_flight: bool = False) -> str:
         """Return what became of the points, and how to remove those that are stored."""

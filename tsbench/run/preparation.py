@@ -119,10 +119,11 @@ def load(
 
 def expect_plausible(
     session: Session, schema: Schema, measurements: Sequence[Measurement], points: int, *, least: int | None = None
-) -> None:
+) -> int | None:
     """Stop a run whose data is not stored: fast queries on a half-empty table are worse than none (ClickBench).
 
-    `least` is the number of points that must be stored where the others may have expired.
+    `least` is the number of points that must be stored where the others may have expired. Returns the number that is
+    stored, None if it cannot be counted.
 
     Raises
     ------
@@ -132,10 +133,11 @@ def expect_plausible(
     try:
         stored = count_stored(session, schema, measurements)
     except Unsupported:
-        return
+        return None
     least = points if least is None else min(least, points)
     if stored > points or (schema.keeps_duplicates and stored < least) or not stored:
         raise Broken(f"after the load {stored:,} points are stored, but {points:,} were acknowledged")
+    return stored
 
 
 # --- this machine -----------------------------------------------------------------------------------------------------

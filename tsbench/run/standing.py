@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from tsbench.servers.base import Server
     from tsbench.targets.base import Schema, Session
 
-OWN = {"id", "labels", "question", "drive", "op", "event", "check", "gates", "block", "first_block"}
+OWN = {"id", "labels", "question", "drive", "op", "query", "event", "check", "gates", "block", "first_block"}
+OWN |= {"resolution_ns"}
 """Parts of a specification in which runs with one load may differ."""
 
 
@@ -205,19 +206,31 @@ class Standing:
         if not self.data.runs:
             return {"reused": Reused(points=loaded.points, loaded_by=run.cell_id)}
         names = tuple(one.cell_id for one in self.data.runs)
+        wrote = names if Summary.read(self.data.runs[0]).measured is not None else names[1:]
         points = loaded.points if self.data.stored is None else self.data.stored
-        return {"load": None, "reused": Reused(points=points, loaded_by=names[0], wrote=names)}
+        return {"load": None, "reused": Reused(points=points, loaded_by=names[0], wrote=wrote)}
 
-    def end(self, run: RunDir, loaded: Load, summary: Summary) -> None:
-        """Keep what the next run must know, if data and server are as they should be and a run is to follow."""
+    def end(
+        self,
+        run: RunDir,
+        loaded: Load,
+        summary: Summary,
+        *,
+        stored: int | None,
+        needs: Sequence[str] = ("writes", "answers"),
+    ) -> None:
+        """Keep what the next run must know, if data and server are as they should be and a run is to follow.
+
+        `stored` is the number of points at the end (None: not known), `needs` names the checks that must be valid.
+        """
         writes, checks = summary.writes, summary.validity.checks
-        checked = all(name in checks and checks[name].state == "valid" for name in ("writes", "answers"))
+        checked = all(name in checks and checks[name].state == "valid" for name in needs)
         sure = writes is None or writes.unknown == 0
         self._fit = self._more and not summary.death and summary.validity.state != "invalid" and checked and sure
         data = self.data
         if not data.runs:
             data.created = _created_by(run)
-        data.loaded, data.stored = loaded, None if writes is None else writes.stored
+        data.loaded, data.stored = loaded, stored
         data.runs.append(RunDir(self._results / run.cell_id))  # its name when it is complete
         data.next_block = max(data.next_block, int(writes_of(run)["block"].max(initial=-1)) + 1)
 

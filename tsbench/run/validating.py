@@ -16,7 +16,7 @@ from tsbench.check.own_texts import difference_of
 from tsbench.check.points import Feed
 from tsbench.errors import Broken
 from tsbench.model import Text
-from tsbench.results.ledger import LEDGER_DTYPE
+from tsbench.results.ledger import LEDGER_DTYPE, writes_of
 from tsbench.run.asking import world_of
 from tsbench.scenario.own_queries import known_differences
 from tsbench.targets.base import Unsupported
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from tsbench.check.comparison import Row
     from tsbench.model import Query, Rows
+    from tsbench.run.keeping import Kept
     from tsbench.run.time_limits import Limits
     from tsbench.scenario.parts import WorldPart
     from tsbench.targets.base import Schema
@@ -52,9 +53,18 @@ class Validated:
 
 
 def validate(
-    part: WorldPart, window_ns: int, queries: Sequence[Asked], target: Target, schema: Schema, limits: Limits
+    part: WorldPart,
+    window_ns: int,
+    queries: Sequence[Asked],
+    target: Target,
+    schema: Schema,
+    limits: Limits,
+    *,
+    kept: Kept | None = None,
 ) -> Validated:
     """Ask all queries and compare the answers with gold, computed from the world that the file names.
+
+    Runs on `kept` data, of that world, have written more, which gold then knows, too.
 
     Raises
     ------
@@ -62,8 +72,12 @@ def validate(
         If the database does not answer.
     """
     world = world_of(part)
-    feed = Feed(world, world.ticks(window_ns), 1)
-    gold = Gold(feed, np.empty(0, LEDGER_DTYPE), keeps_duplicates=schema.keeps_duplicates)
+    feed, writes = Feed(world, world.ticks(window_ns), 1), [np.empty(0, LEDGER_DTYPE)]
+    if kept is not None:
+        spec = kept.spec()
+        feed = Feed(world, world.ticks(window_ns), spec.block_points, spec.write_ticks(world)[1])
+        writes += [writes_of(run) for run in kept.run_dirs]
+    gold = Gold(feed, np.concatenate(writes), keeps_duplicates=schema.keeps_duplicates)
     known = known_differences(part.queries, target.name)
     validated = Validated(f"{target.name} {schema.name}", type(schema).__module__, Answers(known=known))
     with closing(limits.connect(target, schema)) as session:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
 from tsbench.run.examination import changed_since
-from tsbench.run.keeping import first_difference, read_kept
+from tsbench.run.keeping import first_difference, read_kept, unfit_write
 from tsbench.run.standing import OWN, Standing, load_key
 from tsbench.scenario.spec import block_points
 from tsbench.scenario.validation import schema_of
@@ -61,14 +61,16 @@ def for_kept(cells: Sequence[RunSpec], loaded: Path | None, *, keep: bool) -> li
         return list(cells)
     kept = read_kept(loaded)
     spec = kept.spec()
+    block = _common_block(loaded, cells) if kept.is_only_loaded else spec.block_points
     same = {"start": spec.world.start}
     specs = []
     for cell in cells:
         world = cell.world.model_copy(update=same) if cell.relative_start and spec.relative_start else cell.world
-        place = {"world": world, "block": spec.block_points, "load": spec.load}
-        if why := first_difference(cell.model_copy(update={"world": world}), spec, OWN):
+        there = cell.target.model_copy(update={"endpoint": cell.target.endpoint or spec.target.endpoint})
+        asked = cell.model_copy(update={"world": world, "target": there})
+        if why := first_difference(asked, spec, OWN) or unfit_write(cell, block):
             raise UserMistake(f"--loaded {loaded}: {cell.id} needs other data: {why}")
-        specs.append(cell.model_copy(update=place))
+        specs.append(asked.model_copy(update={"block": block, "load": spec.load}))
     target = registry.get(spec.target.name)
     runs, schema = kept.run_dirs, schema_of(spec, target)
     if why := changed_since(runs, spec, target, schema, kept.endpoint, kept.stored):
@@ -118,4 +120,4 @@ def _common_block(path: Path, group: Sequence[RunSpec]) -> int:
     try:
         return block_points(sizes, max(cell.block_points for cell in group))
     except ValueError as error:
-        raise UserMistake(f"{path}: reuse: {error}, so that the cells cannot share their streams") from None
+        raise UserMistake(f"{path}: {error}, so that the cells cannot share their streams") from None
