@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
 _MOST = 60
@@ -93,6 +93,11 @@ def listed(names: Collection[object], most: int = 10) -> str:
     shown = most if len(names) > most + 1 else len(names)
     first = ", ".join(shortened(str(name)) for name in islice(names, shown))
     return first if shown == len(names) else f"{first} and {len(names) - shown:,} others"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Return parts with commas between them, and the last with `and`."""
+    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
 def suggestion(word: str, known: Collection[str], otherwise: str = "") -> str:

@@ -24,11 +24,12 @@ import numpy as np
 
 from tsbench.check import answers as answers_module
 from tsbench.check import buckets, gold, questions, rows
-from tsbench.check.answers import READ_BACK, Answers, given_answers, read_back
+from tsbench.check.answers import Answers, given_answers, read_back
 from tsbench.check.packed import Packed
 from tsbench.check.points import Feed
 from tsbench.check.questions import Question
 from tsbench.model import Outcome, Rows
+from tsbench.results.figures import READ_BACK
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.scenario.use_case import built_in_spec
 from tsbench.workload import queries

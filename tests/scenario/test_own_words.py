@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,8 @@ from tests.cli.support import complaint, says
 from tests.scenario.test_use_case import MARKS, SCENARIO, answers_of_a_run, expect_one_line, world
 from tsbench.cli.main import main
 from tsbench.errors import UserMistake
+from tsbench.results.summary import SetSummary
+from tsbench.study.agreeing import agreed as agreed_of
 from tsbench.study.campaign import planned
 from tsbench.targets.registry import TARGETS as TARGETS_BY_NAME
 from tsbench.testing.stand import Stand
@@ -60,9 +63,69 @@ def test_answers_without_gold_are_said_to_be_unchecked_and_empty_ones_to_be_empt
     (tmp_path / "s.toml").write_text(OF_WORKS + '[[op]]\nquery = "stopped"\n')
     main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")])
     out = capsys.readouterr().out
-    says(out, "sqlite: not checked: the answers to 'fastest' (it has no gold)", "every answer to 'stopped' was empty")
+    says(out, "sqlite: the answers to 'fastest' have no gold: they were the same when asked again, which does not")
+    says(out, "every answer to 'stopped' was empty")
     (page,) = (tmp_path / "results").glob("*/report.html")
-    assert re.search(r"of which stopped\D*([\d,]+), \1 of them empty", page.read_text(encoding="utf-8"))
+    text = page.read_text(encoding="utf-8")
+    assert re.search(r"of which stopped\D*([\d,]+), \1 of them empty", text)
+    says(text, "Evidence for the answers", "20 answers under load were the same when asked again")
+
+
+def in_two_databases(place: Path, capsys: pytest.CaptureFixture[str], *texts: str) -> tuple[int, str, dict[str, Any]]:
+    """Run a scenario with a query for each of DuckDB's texts; return the exit code, the output, the set's summary."""
+    right = f"SELECT t.site, count(*) {JOIN} WHERE {INSIDE} GROUP BY 1"
+    asked = [
+        f'[[query]]\nname = "q{number}"\nwindow = "7m"\nanswer = ["site:text", "n:int"]\n'
+        f'text.sql = "{right}"\ntext.duckdb = "{text}"\n'
+        for number, text in enumerate(texts)
+    ]
+    (place / "ways.toml").write_text(HEAD + "".join(asked))
+    head = 'question = "?"\nworld = { use_case = "ways.toml", scale = 12 }\nload.window = "20m"\n'
+    head += 'check.answers = 20\ndrive = { users = 2, warmup = "0s", duration = "2s" }\n'
+    head += "".join(f'[[op]]\nquery = "q{number}"\n' for number in range(len(texts)))
+    (place / "s.toml").write_text(head + '[[op]]\nwrite = 10\n[matrix]\ntarget.name = ["sqlite", "duckdb"]\n')
+    code = main(["run", str(place / "s.toml"), "--out", str(place / "results")])
+    said = capsys.readouterr()
+    (path,) = (place / "results").glob("*/summary.json")
+    return code, said.out + said.err, json.loads(path.read_text())
+
+
+@pytest.mark.slow
+def test_answers_without_gold_are_compared_between_the_databases_of_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same = f"SELECT site, sum(1) {JOIN} WHERE {INSIDE} GROUP BY ALL"
+    code, said, of_set = in_two_databases(tmp_path, capsys, same, same.replace("< :end", "<= :end"))
+    assert code == 1
+    agreed, differs = of_set["agreements"]
+    assert (agreed["kind"], agreed["asked"], agreed["differ"], agreed["families"]) == ("q0", 10, 0, 2)
+    assert (differs["kind"], differs["asked"]) == ("q1", 10)
+    assert 3 <= differs["differ"] < 10  # those windows that end on a point's time
+    says(said, "Answers:      those to 'q0' have no gold; sqlite and duckdb agree on all 10 that were compared.")
+    says(said, f"Differ:       {differs['differ']} of 10 answers to 'q1' on sqlite and duckdb: nobody knows which is")
+    says(
+        said, f"tsbench: 'q1' has no gold: {10 - differs['differ']} of 10 answers of sqlite, duckdb agree; first query "
+    )
+    assert [cell["validity"]["state"] for cell in of_set["cells"]] == ["valid", "valid"]
+    (page,) = (tmp_path / "results").glob("*/report.html")
+    says(page.read_text(encoding="utf-8"), "Evidence for the answers", ">agreed<", ">differs<")
+    (kept,) = (tmp_path / "results").glob("*/sqlite/unproven.jsonl")
+    kept.write_text('{"op": "q0", "number": 1, "columns": 5, "rows": []}\n')
+    with pytest.raises(UserMistake, match=r"unproven\.jsonl.*a line is no answer"):
+        agreed_of(kept.parent.parent, SetSummary.read(kept.parent.parent).cells)
+
+
+@pytest.mark.slow
+def test_an_answer_that_is_another_one_when_asked_again_is_checked_by_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said, _ = in_two_databases(tmp_path, capsys, "SELECT 'a', CAST(random() * 1e9 AS BIGINT)")
+    assert code == 1
+    says(
+        said,
+        "duckdb: inconclusive: an answer to 'q0', asked again, was another one: row 1 of 1, n: ",
+        "with LIMIT, order",
+    )
 
 
 def test_own_words_go_through_a_file_of_queries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

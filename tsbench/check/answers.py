@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
-from tsbench.check.comparison import Difference
+from tsbench.check.agreement import Unproven
+from tsbench.check.comparison import ROWS, Difference
+from tsbench.check.own_texts import difference_of
 from tsbench.check.packed import Packed, SpoolFile
 from tsbench.check.questions import Question
 from tsbench.check.sample import RowSample, head_of, loads
@@ -23,6 +25,7 @@ from tsbench.model import (
     Verdict,
     Window,
 )
+from tsbench.results.figures import READ_BACK
 from tsbench.results.limits import LIMITS
 from tsbench.results.reading import open_file, read_lines
 from tsbench.targets.base import Unsupported
@@ -43,8 +46,8 @@ AFTER = 1_000_000_000
 """First number of the queries that run after the measured load, so that they differ from its queries."""
 READBACK_ROWS = 50_000
 """Approximate number of stored rows that one query of `read_back` returns."""
-READ_BACK = "read back"
-"""Kind under which reading stored rows is counted among the answers."""
+REPEATS = 20
+"""Largest number of answers to each kind of query without gold that are compared with those to the same queries."""
 _OF_ROWS = {"other value", "missing row", "unexpected row"}
 """Kinds of difference that may be meant; an answer of other columns, or none, never is."""
 OUTSIDE_ROWS = 1_000
@@ -68,6 +71,14 @@ class Answers:
     unsupported: dict[str, str] = field(default_factory=dict)
     unchecked: dict[str, str] = field(default_factory=dict)
     """Kinds of query whose answers nobody can check, each with the reason."""
+    repeated: dict[str, int] = field(default_factory=dict)
+    """Number of answers under load to each of these kinds that were compared with the one to the same query later."""
+    unsteady: dict[str, str] = field(default_factory=dict)
+    """Of these kinds, the first difference between the two."""
+    unproven: list[Unproven] = field(default_factory=list)
+    """New answers that only another database can judge."""
+    repeats: list[Question[Text]] = field(default_factory=list)
+    """Answers under load to queries that are to be asked again."""
     empty: dict[str, int] = field(default_factory=dict)
     """Number of checked answers without rows, by kind."""
     known_differences: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -102,12 +113,35 @@ class Answers:
             self._empty.add(id(question.query))
         return answer
 
-    def lacks_gold(self, kind: str, query: Query) -> bool:
+    def lacks_gold(self, query: Query, kind: str) -> TypeGuard[Text]:
         """Return whether nobody knows a query's right answer, which is then said of its kind."""
         lacks = isinstance(query, Text) and not query.gold
         if lacks:
             self.unchecked.setdefault(kind, "it has no gold")
         return lacks
+
+    def without_gold(self, query: Text, kind: str, number: int, answer: Answer) -> Unproven | None:
+        """Return an answer that only other databases can judge; None if it is no answer, which is wrong."""
+        if isinstance(answer, Difference):
+            self.note(kind, query, answer)
+            return None
+        return Unproven(kind, number, query.answer, answer.odd)
+
+    def repeated_as(self, question: Question[Text], again: Answer) -> None:
+        """Compare an answer given under load with the one to the same query `again`, which gold does not know."""
+        kind, before, query = question.kind, question.read(), question.query
+        difference = next((one for one in (before, again) if isinstance(one, Difference)), None)
+        if difference is not None:
+            self.note(kind, query, difference)
+            return
+        assert isinstance(before, Packed) and isinstance(again, Packed)  # noqa: S101, PT018
+        if question.part is not None:
+            difference = question.part.compare(query, [again.odd], before.odd)
+        else:
+            difference = difference_of(query.answer, again.odd, before.odd)
+        self.repeated[kind] = self.repeated.get(kind, 0) + 1
+        if difference is not None:
+            self.unsteady.setdefault(kind, difference.short)
 
     def answered(self, kind: str, query: Query, answer: Answer) -> None:
         """Add a new question with its answer, which was given while nothing was being written."""
@@ -198,12 +232,19 @@ class Answers:
             kinds = ", ".join(f"{difference['count']} x {kind}" for kind, difference in self.differences.items())
             reasons = [f"{self.wrong} of {self.checked} answers are wrong{f' ({kinds})' if kinds else ''}"]
             if self.first_wrong["kind"] != READ_BACK:
-                reasons.append(f"first {self.first_wrong['kind']}: {self.first_wrong['difference']}")
+                first = self.first_wrong["difference"].partition(ROWS)[0]
+                reasons.append(f"first {self.first_wrong['kind']}: {first}")
             if self.stored.counts:
                 reasons += [f"stored rows: {self.stored.text}", *self.notes]
             return Verdict(False, "; ".join(reasons), counts)
         if self.failed:
             return Verdict(None, f"answers could not be checked: {self.failed}", counts)
+        if self.unsteady:
+            kind, difference = next(iter(self.unsteady.items()))
+            cure = "with LIMIT, order the rows so that none are alike; take out what is random"
+            return Verdict(None, f"an answer to '{kind}', asked again, was another one: {difference}; {cure}", counts)
+        if not self.checked and self.repeated:
+            return Verdict(True, "", counts | {"repeated": sum(self.repeated.values())})
         if not self.checked:
             missing = [f"{kind}: {why}" for kind, why in (self.unsupported | self.unchecked).items()]
             missing += [f"the points of all {self.expired:,} answers may have expired"] if self.expired else []
@@ -220,6 +261,8 @@ class Answers:
             "by_kind": self.by_kind,
             "unsupported": self.unsupported,
             **({"unchecked": self.unchecked} if self.unchecked else {}),
+            **({"repeated": self.repeated} if self.repeated else {}),
+            **({"unsteady": self.unsteady} if self.unsteady else {}),
             **({"empty": self.empty} if self.empty else {}),
             **({"known": self.known_differences} if self.known_differences else {}),
             "first_wrong": self.first_wrong,
@@ -244,12 +287,13 @@ def given_answers(
             if only is not None and (given["op"], given["number"]) not in only:
                 continue
             query = queries.make(given["op"], gold.world, gold.loaded, seed, given["number"])
-            if answers.lacks_gold(given["op"], query):
-                continue
             times = given.get("sent_ns", 0), given.get("ended_ns", 0)
             read = partial(_read_line, gold, path, at, query)
-            part = RowSample.of(given)
-            answers.given(Question(given["op"], query, read, False, False, *times, part))
+            question = Question(given["op"], query, read, False, False, *times, RowSample.of(given))
+            if not answers.lacks_gold(query, given["op"]):
+                answers.given(question)
+            elif sum(one.kind == question.kind for one in answers.repeats) < REPEATS:
+                answers.repeats.append(cast("Question[Text]", question))
 
 
 def _read_line(gold: Gold, path: Path, at: int, query: Query) -> Answer:
@@ -292,9 +336,6 @@ def ask(
             return
         kind = askable[number % len(askable)]
         query = queries.make(kind, gold.world, gold.loaded, seed, AFTER + number)
-        if answers.lacks_gold(kind, query):
-            askable.remove(kind)
-            continue
         edge = number // len(askable) % 3
         if edge:
             query = _at_tick(query, gold, after_ns=(edge - 1) * gold.world.spec.resolution_ns)
@@ -304,8 +345,23 @@ def ask(
             answers.unsupported[kind] = str(why)
             askable.remove(kind)
             continue
-        answers.answered(kind, query, gold.packed(query, session.query(statement, query.columns)))
+        answer = gold.packed(query, session.query(statement, query.columns))
+        if not answers.lacks_gold(query, kind):
+            answers.answered(kind, query, answer)
+        elif (unproven := answers.without_gold(query, kind, number, answer)) is not None:
+            answers.unproven.append(unproven)
         advance(1)
+
+
+def ask_again(gold: Gold, session: Session, schema: Schema, answers: Answers) -> None:
+    """Run the queries under load again whose answers nobody else can judge, and compare the two."""
+    for question in answers.repeats:
+        query = question.query
+        try:
+            rows = session.query(schema.compile(query), query.columns)
+        except Unsupported:  # which is said of other ones of the kind
+            continue
+        answers.repeated_as(question, gold.packed(query, rows))
 
 
 def _at_tick(query: Query, gold: Gold, *, after_ns: int) -> Query:

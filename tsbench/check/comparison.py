@@ -7,6 +7,7 @@ but sums and means, whose last digits depend on the order of addition (`Computed
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -14,6 +15,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from tsbench.model import Kind, Latest, Raw, Stored, Text
+from tsbench.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 
+ROWS = " (row "
+"""What precedes the two whole rows in the text of a difference."""
 ROUNDING = 2.0**-52
 """Bound of a computed value by number of values and largest magnitude m: n * m * ROUNDING for a mean, n times that for
 a sum. However n values are added, the error is at most (n - 1) * n * m * 2**-53 (Higham, Accuracy and Stability of
@@ -84,6 +88,11 @@ class Difference:
     kind: str = "other value"
     also: tuple[Difference, ...] = ()
     torn: tuple[IncompleteRow, ...] = ()
+
+    @property
+    def short(self) -> str:
+        """The text without the whole rows."""
+        return self.text.partition(ROWS)[0]
 
     @property
     def torn_rows(self) -> tuple[IncompleteRow, ...]:
@@ -235,18 +244,30 @@ def compare_rows(expected: list[Row], actual: list[Row], columns: tuple[str, ...
     for index, (want, got) in enumerate(zip(expected, actual, strict=False)):
         for column, one, other in zip(columns, want, got, strict=False):
             if not equal(one, other):
-                return Difference(
-                    f"row {index + 1} of {len(expected)}, {column}: {other!r} instead of {one!r}"
-                    f" (row {got!r}, expected {want!r})"
-                )
+                place = f"row {index + 1} of {len(expected)}, {column}"
+                shown, wanted = (shown_row(columns, row) for row in (got, want))
+                values = f"{_shown(column, other)} instead of {_shown(column, one)}"
+                return Difference(f"{place}: {values}{ROWS}{shown}, expected {wanted})")
         if len(want) != len(got):
             return Difference(f"row {index + 1} has {len(got)} columns instead of {len(want)}", "other columns")
     if len(expected) != len(actual):
         extra = actual[len(expected)] if len(actual) > len(expected) else expected[len(actual)]
         word = "unexpected" if len(actual) > len(expected) else "missing"
-        text = f"{len(actual)} rows instead of {len(expected)}; first {word}: {extra!r}"
+        text = f"{len(actual)} rows instead of {len(expected)}; first {word}: {shown_row(columns, extra)}"
         return Difference(text, f"{word} row")
     return None
+
+
+def shown_row(columns: Sequence[str], row: Row) -> str:
+    """Return a canonical row for people, with its times as ISO 8601."""
+    return f"({', '.join(map(_shown, (*columns, *[''] * len(row)), row))})"
+
+
+def _shown(column: str, value: Any) -> str:
+    if column == "time" and type(value) is int:
+        with suppress(ValueError, OverflowError, OSError):  # a number that is none of a year up to 9999
+            return format_time(value)
+    return repr(value)
 
 
 def equal(one: Any, other: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tsbench.check.comparison import Computed, Difference, NotAnAnswer, compare_answers, order
+from tsbench.check.comparison import Computed, Difference, NotAnAnswer, compare_rows, label_of, order
 from tsbench.check.questions import Tracker
 from tsbench.errors import UserMistake, require
 from tsbench.model import Codes, Text
@@ -99,12 +99,18 @@ class OwnTextTracker(Tracker):
             self._last = _asked(query), expected
         if question.part is not None:
             return question.part.compare(query, [_with_bounds(expected)], answer.odd)
-        return difference_of(query, expected, answer.odd)
+        return difference_of(query.answer, expected, answer.odd)
 
 
-def difference_of(query: Text, expected: Sequence[Row], rows: Sequence[Row]) -> Difference | None:
-    """Return the first difference between two answers to a query, whatever the order of their rows; None if none."""
-    return compare_answers(query, _with_bounds(_in_order(query, expected)), _in_order(query, rows))
+def difference_of(
+    columns: Sequence[tuple[str, str]], expected: Sequence[Row], rows: Sequence[Row]
+) -> Difference | None:
+    """Return the first difference between two answers with such `columns`, whatever the order of their rows.
+
+    `columns` are names and kinds, as of `Text.answer`; None is no difference.
+    """
+    one, other = (_in_order(columns, some) for some in (expected, rows))
+    return compare_rows(_with_bounds(one), other, tuple(name for name, _ in columns))
 
 
 def _asked(query: Text) -> tuple[Any, ...]:
@@ -112,11 +118,22 @@ def _asked(query: Text) -> tuple[Any, ...]:
     return query.window.end_ns, query.window.start_ns, query.gold, query.values
 
 
-def _in_order(query: Text, rows: Sequence[Row]) -> list[Row]:
-    """Return rows sorted by their exact columns first: a float that differs by rounding must not change the order."""
-    last = [i for i, (_, kind) in enumerate(query.answer) if kind == "float"]
-    first = [i for i in range(len(query.answer)) if i not in last]
-    return sorted(rows, key=lambda row: [order(row[i]) for i in (*first, *last) if i < len(row)])
+def _in_order(columns: Sequence[tuple[str, str]], rows: Sequence[Row]) -> list[Row]:
+    """Return rows sorted by their exact columns first: a float that differs by rounding must not change the order.
+
+    Numbers of booleans become these, whole ones in columns of integers become integers.
+    """
+    last = [i for i, (_, kind) in enumerate(columns) if kind == "float"]
+    places = [*(i for i in range(len(columns)) if i not in last), *last]
+    ordered = sorted(rows, key=lambda row: [order(row[i]) for i in places if i < len(row)])
+    kinds = [*(kind for _, kind in columns)]
+    return [(*map(_typed, kinds, row), *row[len(kinds) :]) for row in ordered]
+
+
+def _typed(kind: str, value: Any) -> Any:
+    if kind == "bool":
+        return label_of((False, True), value)
+    return int(value) if kind == "int" and type(value) is float and value.is_integer() else value
 
 
 def _with_bounds(rows: Sequence[Row]) -> list[Row]:

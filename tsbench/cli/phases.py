@@ -299,10 +299,11 @@ def validate(
     """Compare each database's answers with gold, computed from the world that the file names; else with one another."""
     from itertools import islice
 
+    from tsbench.check.agreement import agreements
     from tsbench.encode.point_files import opened
     from tsbench.run.asking import read_queries
     from tsbench.run.time_limits import Limits
-    from tsbench.run.validating import agreements, are_of_another_world
+    from tsbench.run.validating import are_of_another_world
     from tsbench.run.validating import validate as compared
     from tsbench.targets import registry
 
@@ -325,7 +326,7 @@ def validate(
         limits, tables = Limits(time_limits, place["endpoint"]), target.schemas[layout or next(iter(target.schemas))]
         verdicts.append(compared(world, window_ns, chosen, target, tables, limits, kept=by))
         _say_verdict(verdicts[-1], chosen)
-    unproven = agreements(chosen, verdicts)
+    unproven = agreements(one.witness for one in verdicts)
     for kind in unproven:
         say(kind.sentence)
     if are_of_another_world(verdicts):
@@ -346,6 +347,7 @@ def validate(
 
 def _say_verdict(validated: Validated, asked: Sequence[Asked]) -> None:
     """Print how many answers of a database are right, and the first that is not."""
+    from tsbench.check.comparison import ROWS
     from tsbench.workload.query_files import line_of
 
     name, answers = validated.name, validated.answers
@@ -359,7 +361,7 @@ def _say_verdict(validated: Validated, asked: Sequence[Asked]) -> None:
     if answers.first_wrong is None:
         return
     first = next(one for one in asked if str(one.query) == answers.first_wrong["query"])
-    difference, _, sides = answers.first_wrong["difference"].partition(" (row ")
+    difference, _, sides = answers.first_wrong["difference"].partition(ROWS)
     say(f"first difference, query {first.number + 1}: {difference}")
     for side, row in zip(("answer:   ", "expected: "), sides.removesuffix(")").split(", expected "), strict=False):
         say(f"{side}{row}")

@@ -246,6 +246,7 @@ def stay_with(standing: Standing, results: Path, code: int, stay: Stay | None) -
 def _show(ran: Ran, *, with_report: bool) -> int:
     """Print the figures of a finished result set, and return the exit code."""
     from tsbench.report.console import print_summary
+    from tsbench.results.summary import SetSummary
 
     print_summary(stdout, ran.results)
     lacks = lacking()
@@ -254,7 +255,8 @@ def _show(ran: Ran, *, with_report: bool) -> int:
     show_repeats(ran)
     bad = ran.not_passed
     if not bad:
-        return 0
+        differ = [one for one in SetSummary.read(ran.results).agreements if one.differ]
+        return fail("; ".join(one.sentence for one in differ), 1) if differ else 0
     first = bad[0]
     which = f"first {first.cell}" if bad[1:] else first.cell
     why = _short(first) if _one_place() and not stdout.quiet else first.headline

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.report.cells import ResultSet
-from tsbench.report.findings import LOADS, MOST_NAMES, RULES, compare, joined, middle, names_of, three_digits, told_once
+from tsbench.report.evidence import agreement_lines
+from tsbench.report.findings import LOADS, MOST_NAMES, RULES, compare, middle, names_of, three_digits, told_once
 from tsbench.report.sides import ends_of, sides_of
-from tsbench.text import shortened
+from tsbench.text import joined, shortened
 from tsbench.units import format_factor
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _with_ratios(side: Side, ratios: Sequence[tuple[str, GateResult]]) -> Side:
 def answer_of(results: ResultSet, judged: Sides | None = None) -> tuple[str, ...]:
     """Return the answer of a result set: `answer` of its `judged_sides`, which may be known."""
     said = answer(judged or judged_sides(results), _REPEAT if results.scenario else _REPEAT_SCENARIO)
-    return (*_study(results.summary.claims), *said)
+    return (*_study(results.summary.claims), *agreement_lines(results.summary.agreements), *said)
 
 
 def answer_at(results: Path) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from tsbench.results.figures import OpFigures
+    from tsbench.results.figures import Agreement, OpFigures
 
 ROUND = "round"
 """Label of a run with the number of its round."""
@@ -89,6 +89,8 @@ class Cell:
     asked: AskedSpec
     status: Status
     notes: tuple[str, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
+    """How far other databases of the result set agree with this one on answers without gold."""
 
     @property
     def is_whole(self) -> bool:
@@ -246,7 +248,9 @@ def load_cells(results: Path) -> list[Cell]:
     for run in runs:
         taken = any(cell.name == run.cell_id for cell in cells)  # an old complete run beside a newer failed attempt
         cells.append(_load(run, run.path.name if taken else run.cell_id))
-    place = {cell.cell: number for number, cell in enumerate(_of_set(results).cells)}
+    of_set = _of_set(results)
+    place = {cell.cell: number for number, cell in enumerate(of_set.cells)}
+    cells = [replace(cell, agreements=of_set.agreements) for cell in cells] if of_set.agreements else cells
     return sorted(cells, key=lambda cell: (place.get(cell.run.cell_id, len(place)), cell.name))
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tsbench.measure.bottleneck import has_few_users
 from tsbench.measure.statistics import ALPHA, Bounds, Test, differences, least_runs, paired_test, rank_test
 from tsbench.results.summary import CLIENT
+from tsbench.text import joined
 from tsbench.units import format_count, format_duration, format_duration_range
 
 if TYPE_CHECKING:
@@ -32,11 +33,6 @@ _UNIT = re.compile(r" ?%|")
 def three_digits(number: float) -> str:
     """Return a number with three significant digits, and thousands separated."""
     return f"{number:,.{0 if number >= 100 else 1 if number >= 10 else 2 if number >= 1 else 3}f}"
-
-
-def joined(parts: Sequence[str]) -> str:
-    """Return parts with commas between them, and the last with `and`."""
-    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
 def names_of(names: Iterable[str]) -> str:

@@ -16,6 +16,7 @@ from tsbench.measure.latency import AT_LEAST, latency_of
 from tsbench.measure.merge import PERCENTS
 from tsbench.measure.settling import MOST_RANGE, MOST_RISE
 from tsbench.measure.steadiness import TOLERATED_DRIFT
+from tsbench.report.evidence import unproven_remarks
 from tsbench.text import listed
 from tsbench.units import NS_PER_S, format_count, format_duration, format_factor, format_size
 
@@ -321,10 +322,7 @@ def _on_answers(cell: Cell) -> list[str]:
     answers = cell.summary.answers
     if answers is None:
         return []
-    texts = []
-    if answers.unchecked:
-        kinds = " and ".join(f"'{kind}' ({why})" for kind, why in answers.unchecked.items())
-        texts.append(f"not checked: the answers to {kinds}")
+    texts = unproven_remarks(cell)
     for kind, known in answers.known.items():
         of = f"{known.count:,} of {answers.by_kind.get(kind, known.count):,} answers to '{kind}'"
         texts.append(f"{of} differ from gold, which is known: {known.reason}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from tsbench.report.evidence import evidence
 from tsbench.report.metrics import METRICS, MISSING, believable, first_ops, page_caches, part_of, text_of
 from tsbench.report.tables import Mark, Table
 from tsbench.results.figures import EVENT_HEADS
@@ -210,7 +211,7 @@ def boxes(cell: Cell) -> list[Table]:
             wide=True,
         ),
         Table("Not supported by this schema", _unsupported(cell), wide=True),
-        Table("Answers that are not checked", _unchecked(cell), wide=True),
+        Table("Evidence for the answers", [*evidence(cell)], wide=True),
     ]
     return [table for table in tables if table.rows]
 
@@ -302,8 +303,3 @@ def _plans(cell: Cell) -> TableRows:
 def _unsupported(cell: Cell) -> TableRows:
     answers = cell.summary.answers
     return [*answers.unsupported.items()] if answers is not None else []
-
-
-def _unchecked(cell: Cell) -> TableRows:
-    answers = cell.summary.answers
-    return [*answers.unchecked.items()] if answers is not None else []

@@ -11,6 +11,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from tsbench.results.json_files import STRICT, Count, Flag, Named, Number, Part, Several, Text
+from tsbench.text import listed
 from tsbench.units import NS_PER_S, format_count, format_duration
 
 OpKind: TypeAlias = Literal["write", "query"]
@@ -362,6 +363,10 @@ class StoredDifference(Part):
     first: Several[LocatedFlaw]
 
 
+READ_BACK = "read back"
+"""Kind under which reading stored rows is counted among the answers."""
+
+
 class KnownDifference(Part):
     """Answers to one kind of query that differ as its file says: their number, why, and the first of them."""
 
@@ -379,6 +384,8 @@ class AnswerCounts(Part):
     by_kind: Named[Count]
     unsupported: Named[Text]
     unchecked: Named[Text] = Field(default_factory=dict)
+    repeated: Named[Count] = Field(default_factory=dict)
+    unsteady: Named[Text] = Field(default_factory=dict)
     empty: Named[Count] = Field(default_factory=dict)
     known: Named[KnownDifference] = Field(default_factory=dict)
     first_wrong: FirstDifference | None
@@ -388,6 +395,40 @@ class AnswerCounts(Part):
     stored_differences: Named[StoredDifference]
     sampled: Count
     given: Count
+
+
+class Agreement(Part):
+    """The answers of databases to one kind of query without gold: their number, and those in which they differ.
+
+    `families` is the number of kinds of database that do not share their mistakes, `outliers` has the number of answers
+    in which a database differs from most others.
+    """
+
+    kind: Text
+    names: Several[Text]
+    families: Count
+    asked: Count
+    differ: Count
+    outliers: Named[Count] = Field(default_factory=dict)
+    first: Text = ""
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether databases that do not share their mistakes agree."""
+        return self.families > 1 and not self.differ
+
+    @property
+    def sentence(self) -> str:
+        """How far the databases agree, in one sentence."""
+        if len(self.names) < 2:
+            return f"'{self.kind}' has no gold: its {self.asked:,} answers are not checked; name a second database"
+        of = f"'{self.kind}' has no gold: {self.asked - self.differ:,} of {self.asked:,} answers of"
+        text = f"{of} {listed(self.names)} agree"
+        text += "".join(f"; {name} differs from most others in {count:,}" for name, count in self.outliers.items())
+        if self.first:
+            text += f"; first {self.first}"
+        alike = " (they are of one family, whose members may share a mistake)"
+        return text + alike * (self.families < 2 and not self.differ)
 
 
 class Writes(Part):

@@ -21,6 +21,7 @@ Layout of a result set (`results/20261120-101500-quickstart/`):
         counters.json              how to plot these counters (results.panels.Panel)
         sar.data sar.parquet       sysstat's binary file and what is in it, also of other hosts, see SAR_COLUMNS
         validate.json audit.json   the checks and their results
+        unproven.jsonl             answers without gold, which those of other databases are compared with
         locust.log server.log
         errors.log                 tracebacks of unexpected errors, if there were any
         summary.json               the figures, their validity and the gates (results.summary.Summary)

@@ -15,6 +15,7 @@ from pydantic.dataclasses import dataclass
 
 from tsbench.model import Verdict, merge_verdicts
 from tsbench.results.figures import (
+    Agreement,
     AnswerCounts,
     CapFigures,
     ColdStart,
@@ -355,6 +356,8 @@ class SetSummary(Part):
     figures: Several[FigureRow] = ()
     knee: Knee | None = None
     searches: Several[Searched] = ()
+    agreements: Several[Agreement] = ()
+    """How far databases agree on answers without gold, where several answered the same questions."""
 
     @property
     def found(self) -> list[str]:

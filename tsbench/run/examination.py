@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from tsbench.check.answers import AFTER, Answers, ask, given_answers, guarded, read_back, unheard, windows
+from tsbench.check.agreement import UNPROVEN, write_unproven
+from tsbench.check.answers import AFTER, Answers, ask, ask_again, given_answers, guarded, read_back, unheard, windows
 from tsbench.check.audit import account, count_stored, newest_stored_ns, with_unrecorded
 from tsbench.check.expiry import Expiry
 from tsbench.check.gold import Gold
@@ -244,6 +245,9 @@ def _compare(subject: _Subject, progress: Progress) -> tuple[Answers, int]:
     progress.expect(count + (windows(gold, rows) if rows else 0))
     check = partial(ask, gold, kinds=kinds, count=count, seed=seed, answers=answers, advance=progress.advance)
     guarded(answers, lambda: server.ask(check))
+    guarded(answers, lambda: server.ask(partial(ask_again, gold, answers=answers)))
+    if answers.unproven:
+        write_unproven(run / UNPROVEN, answers.unproven)
     if rows:
         _read_back(subject, run, rows, answers, progress.advance)
     answers.compare(gold, lambda query: server.ask(_rows_of, query))

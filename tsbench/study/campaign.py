@@ -24,6 +24,7 @@ from tsbench.run.standing import Standing
 from tsbench.scenario.file import naming, scenario_file
 from tsbench.scenario.spec import ROUND, Scenario, select
 from tsbench.scenario.validation import check_spec, expect_plausible
+from tsbench.study.agreeing import agreed
 from tsbench.study.claims import Study
 from tsbench.study.resuming import check_resumable, done_before, earlier
 from tsbench.study.reuse import for_kept, in_groups, standing_on
@@ -306,6 +307,7 @@ def _write(
         figures=tuple(shown_figures(study.figures, runs)),
         knee=_knee(list(cells.values())) if scenario.knee else None,
         searches=tuple(ends),
+        agreements=tuple(agreed(results, cells.values())),
     ).write(results)
 
 

@@ -1,0 +1,67 @@
+"""How far answers can be believed: one word for each kind of query, and what stands behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tsbench.results.figures import READ_BACK
+from tsbench.text import joined
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tsbench.report.cells import Cell
+    from tsbench.results.figures import Agreement, AnswerCounts
+
+GOLD, AGREED, REPEATS, DIFFERS, NONE = "gold", "agreed", "repeats", "differs", "not checked"
+"""Words for what speaks for answers, the strongest first: gold, other databases, the same one asked again, nothing."""
+
+
+def evidence(cell: Cell) -> list[tuple[str, str, str]]:
+    """Return for each kind of query of a run the word, and what stands behind it in a sentence."""
+    answers = cell.summary.answers
+    if answers is None:
+        return []
+    told = [(kind, GOLD, f"{count:,} compared") for kind, count in answers.by_kind.items() if kind != READ_BACK]
+    return told + [(kind, *_without_gold(kind, answers, cell.agreements)) for kind in answers.unchecked]
+
+
+def _without_gold(kind: str, answers: AnswerCounts, agreements: Sequence[Agreement]) -> tuple[str, str]:
+    if kind in answers.unsteady:
+        return DIFFERS, f"asked again it was another one: {answers.unsteady[kind]}"
+    agreement = next((one for one in agreements if one.kind == kind), None)
+    if agreement is not None and (agreement.differ or agreement.is_proof):
+        return DIFFERS if agreement.differ else AGREED, agreement.sentence
+    if count := answers.repeated.get(kind):
+        return REPEATS, f"{count:,} answers under load were the same when asked again; nothing says that they are right"
+    return NONE, answers.unchecked[kind]
+
+
+def unproven_remarks(cell: Cell) -> list[str]:
+    """Return sentences on the answers of a run that nothing but the same database speaks for, and those without any."""
+    kinds: dict[str, list[str]] = {}
+    for kind, word, _ in evidence(cell):
+        kinds.setdefault(word, []).append(f"'{kind}'")
+    repeated, none = kinds.get(REPEATS), kinds.get(NONE)
+    same = "they were the same when asked again, which does not say that they are right"
+    return [
+        *([f"the answers to {joined(repeated)} have no gold: {same}"] if repeated else []),
+        *([f"not checked: the answers to {joined(none)}, which have no gold"] if none else []),
+    ]
+
+
+def agreement_lines(agreements: Sequence[Agreement]) -> tuple[str, ...]:
+    """Return lines on answers without gold, as of the answer: each kind that differs, then those that agree."""
+    lines = []
+    for one in agreements:
+        if one.differ:
+            who = (
+                "; ".join(f"{name} differs from most others" for name in one.outliers) or "nobody knows which is right"
+            )
+            of = f"{one.differ:,} of {one.asked:,} answers to '{one.kind}' on {joined(one.names)}"
+            lines.append(f"Differ: {of}: {who}.")
+    if agreed := [one for one in agreements if one.is_proof]:
+        kinds, names = joined([f"'{one.kind}'" for one in agreed]), joined(agreed[0].names)
+        asked = sum(one.asked for one in agreed)
+        lines.append(f"Answers: those to {kinds} have no gold; {names} agree on all {asked:,} that were compared.")
+    return tuple(lines)
