@@ -115,6 +115,39 @@ def test_answers_without_gold_are_compared_between_the_databases_of_a_run(
         agreed_of(kept.parent.parent, SetSummary.read(kept.parent.parent).cells)
 
 
+ALARMS = """
+[[measurement]]
+name = "alarm"
+[measurement.fields]
+level = { of = [1, 2, 3], type = "int" }
+[[query]]
+name = "hot-alarms"
+window = "7m"
+answer = ["site:text", "n:int", "hottest:float"]
+text.sql = "SELECT t.site, count(*), max(m.temp) FROM alarm a JOIN tags t ON t.id = a.tags_id JOIN pump m ON m.tags_id = a.tags_id AND m.time = a.time WHERE a.time >= :start AND a.time < :end AND a.level > 2 GROUP BY 1"
+gold = "SELECT a.site, count(*), max(temp) FROM alarm a JOIN pump USING (time, pump) WHERE level > 2 GROUP BY a.site"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new", "wrong"), [("", "", False), ("AND m.time = a.time", "", True), ("> 2 G", ">= 2 G", True)]
+)
+def test_gold_joins_measurements(
+    old: str, new: str, wrong: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ways.toml").write_text(HEAD + (ALARMS.replace(old, new, 1) if old else ALARMS))
+    head = 'question = "?"\nworld = { use_case = "ways.toml", scale = 12, out_of_order = 0.1 }\nload.window = "20m"\n'
+    head += 'check.answers = 20\ndrive = { users = 2, warmup = "0s", duration = "2s" }\ntarget.name = "sqlite"\n'
+    (tmp_path / "s.toml").write_text(head + '[[op]]\nquery = "hot-alarms"\n[[op]]\nwrite = 10\n')
+    assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == wrong
+    (path,) = (tmp_path / "results").glob("*/summary.json")
+    (cell,) = json.loads(path.read_text())["cells"]
+    answers = cell["answers"]
+    assert answers["by_kind"]["hot-alarms"] > 20
+    assert (answers["wrong"] > 10) == wrong, capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_an_answer_that_is_another_one_when_asked_again_is_checked_by_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -13,7 +13,7 @@ from tsbench.check.aggregates import AggregateTracker, is_computed_alone
 from tsbench.check.buckets import BucketTracker, GroupTracker, NewestBucketTracker
 from tsbench.check.expiry import unexpired
 from tsbench.check.newest import MovingTracker
-from tsbench.check.own_texts import OwnTextTracker
+from tsbench.check.own_texts import OwnTextTracker, tables_of
 from tsbench.check.packed import pack_stored
 from tsbench.check.points import EVER_NS, NEVER_NS, SURE, end_of_writes, slabs
 from tsbench.check.questions import Names, Question, pack_rows, packed_answer
@@ -216,7 +216,10 @@ class Gold:
             alike[self._likeness(question)].append(question)
         trackers: dict[str, list[Tracker]] = defaultdict(list)
         for group in alike.values():
-            trackers[group[0].query.measurement.name].append(self._tracker(group))
+            first, tracker = group[0].query, self._tracker(group)
+            of = tables_of(first, self.world.measurements) if isinstance(first, Text) else (first.measurement,)
+            for measurement in of:
+                trackers[measurement.name].append(tracker)
         yield from trackers.items()
 
     def _likeness(self, question: Question[Query]) -> object:
@@ -228,7 +231,7 @@ class Gold:
             case LatestBuckets():
                 return replace(query, before_ns=0)
             case Text():
-                return Text, query.measurement.name
+                return Text, *(m.name for m in tables_of(query, self.world.measurements))
             case Latest():
                 moving = self._is_moving(question)
                 return Latest, query.measurement.name, moving, query.fields if moving else ()
@@ -252,6 +255,8 @@ class Gold:
             if is_computed_alone(first.query):
                 return AggregateTracker(group[0], names)
             return GroupTracker(group, names) if first.query.by else BucketTracker(group[0], names)
+        if isinstance(first.query, Text):
+            return OwnTextTracker(group, tables_of(first.query, self.world.measurements), self.world.tags_of)
         of_one: dict[type, Callable[[Any, Names], Tracker]] = {
             Raw: RowTracker,
             Stored: StoredTracker,
@@ -259,7 +264,6 @@ class Gold:
         of_several: dict[type, Callable[[Any, Names], Tracker]] = {
             LatestBuckets: NewestBucketTracker,
             Latest: NewestTracker,
-            Text: OwnTextTracker,
         }
         kind = type(first.query)
         return of_one[kind](first, names) if kind in of_one else of_several[kind](group, names)

@@ -1,4 +1,4 @@
-"""Points of a measurement in DuckDB, and the answers to `gold` about them."""
+"""Points of measurements in DuckDB, and the answers to `gold` about them."""
 
 from __future__ import annotations
 
@@ -18,60 +18,68 @@ from tsbench.targets.sql import quoted
 from tsbench.workload.own_text import filled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from tsbench.check.comparison import Row
     from tsbench.check.points import Slab
     from tsbench.model import Codes, Measurement, Text
 
-_POINTS, _TAGS = '"tsbench points"', '"tsbench tags"'
+_TYPES = {Kind.FLOAT: "DOUBLE", Kind.INT: "BIGINT", Kind.TEXT: "VARCHAR", Kind.BOOL: "BOOLEAN"}
 
 
 class GoldSql:
-    """Points of one measurement in a temporary file of DuckDB, and the answers to `gold` about them."""
+    """Points of some measurements in a temporary file of DuckDB, and the answers to `gold` about them.
 
-    def __init__(self, measurement: Measurement, tags: Mapping[str, Codes]) -> None:
-        self._measurement, self._place = measurement, TemporaryDirectory()
+    `tags_of` returns all tags of a measurement's series.
+    """
+
+    def __init__(self, measurements: Sequence[Measurement], tags_of: Callable[[str], Mapping[str, Codes]]) -> None:
+        self._measurements, self._place = measurements, TemporaryDirectory()
         settings: dict[str, Any] = {"enable_external_access": "false", "memory_limit": "500MB", "threads": "1"}
         self._connection = connection = duckdb.connect(str(Path(self._place.name) / "points.duckdb"), config=settings)
         connection.execute("SET TimeZone = 'UTC'")
-        types = {Kind.FLOAT: "DOUBLE", Kind.INT: "BIGINT", Kind.TEXT: "VARCHAR", Kind.BOOL: "BOOLEAN"}
-        fields = "".join(f", {quoted(field.name)} {types[field.kind]}" for field in measurement.fields)
-        connection.execute(f"CREATE TABLE {_POINTS} (time BIGINT, series BIGINT{fields})")
-        of_series = {name: pa.array([text or None for text in codes.tolist()]) for name, codes in tags.items()}
-        count = len(next(iter(tags.values()))) if tags else 1
-        connection.register("of_series", pa.table({"series": np.arange(count), **of_series}))
-        connection.execute(f"CREATE TABLE {_TAGS} AS SELECT * FROM of_series")  # noqa: S608 - our own text
-        connection.unregister("of_series")
+        for measurement in measurements:
+            fields = "".join(f", {quoted(field.name)} {_TYPES[field.kind]}" for field in measurement.fields)
+            points, series = _tables(measurement.name)
+            connection.execute(f"CREATE TABLE {points} (time BIGINT, series BIGINT{fields})")
+            tags = tags_of(measurement.name)
+            of_series = {name: pa.array([text or None for text in codes.tolist()]) for name, codes in tags.items()}
+            count = len(next(iter(tags.values()))) if tags else 1
+            connection.register("of_series", pa.table({"series": np.arange(count), **of_series}))
+            connection.execute(f"CREATE TABLE {series} AS SELECT * FROM of_series")  # noqa: S608 - our own text
+            connection.unregister("of_series")
 
     def add(self, slab: Slab, low: int, high: int) -> None:
         """Add rows of a slab."""
         columns = [pa.array(slab.time_ns[low:high]), pa.array(slab.series[low:high].astype(np.int64))]
-        for field in self._measurement.fields:
+        for field in slab.measurement.fields:
             values = slab.fields[field.name][low:high]
             if field.labels:
                 columns.append(pa.DictionaryArray.from_arrays(pa.array(values), pa.array(field.labels)))
             else:
                 columns.append(pa.array(values, from_pandas=True))
         self._connection.register("slab", pa.Table.from_arrays(columns, [str(i) for i in range(len(columns))]))
-        self._connection.execute(f"INSERT INTO {_POINTS} SELECT * FROM slab")  # noqa: S608 - our own text
+        points, _ = _tables(slab.measurement.name)
+        self._connection.execute(f"INSERT INTO {points} SELECT * FROM slab")  # noqa: S608 - our own text
         self._connection.unregister("slab")
 
     def ask(self, query: Text) -> list[Row]:
-        """Return the answer to a query's gold, whose table has the points of its window, in canonical form.
+        """Return the answer to a query's gold, whose tables have the points of its window, in canonical form.
 
         Raises
         ------
         NotAnAnswer
             If the gold is no query about them, has other columns than the query says, or values of other types.
         """
-        m, window = self._measurement, query.window
-        names = ", ".join(map(quoted, (*m.tags, *m.field_names)))
-        bounds = f"time >= {window.start_ns} AND time < {window.end_ns}"
-        self._connection.execute(
-            f"CREATE OR REPLACE TEMP VIEW {quoted(m.name)} AS SELECT make_timestamp(p.time // 1000) AS time, {names} "  # noqa: S608 - names are quoted
-            f"FROM (SELECT * FROM {_POINTS} WHERE {bounds}) p JOIN {_TAGS} t ON t.series = p.series"
-        )
+        bounds = f"time >= {query.window.start_ns} AND time < {query.window.end_ns}"
+        for m in self._measurements:
+            names = ", ".join(map(quoted, (*m.tags, *m.own_tags, *m.field_names)))
+            points, series = _tables(m.name)
+            self._connection.execute(
+                f"CREATE OR REPLACE TEMP VIEW {quoted(m.name)} AS "  # noqa: S608 - names are quoted
+                f"SELECT make_timestamp(p.time // 1000) AS time, {names} "
+                f"FROM (SELECT * FROM {points} WHERE {bounds}) p JOIN {series} t ON t.series = p.series"
+            )
         values: list[Any] = []
 
         def argument(value: Any) -> str:
@@ -95,6 +103,11 @@ class GoldSql:
         """Delete the file."""
         self._connection.close()
         self._place.cleanup()
+
+
+def _tables(measurement: str) -> tuple[str, str]:
+    """Return the names of the tables of a measurement's points and of its series."""
+    return quoted(f"{measurement} points"), quoted(f"{measurement} series")
 
 
 def _bucket(column: str, bucket_ns: int) -> str:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tsbench.check.comparison import Computed, Difference, NotAnAnswer, compare_rows, label_of, order
+from tsbench.check.points import NEVER_NS
 from tsbench.check.questions import Tracker
 from tsbench.errors import UserMistake, require
 from tsbench.model import Codes, Text
 from tsbench.workload import own_text, queries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tsbench.check.comparison import Row
     from tsbench.check.gold_sql import GoldSql
     from tsbench.check.points import Slab
-    from tsbench.check.questions import Checked, Names, Question
+    from tsbench.check.questions import Checked, Question
     from tsbench.model import Measurement
     from tsbench.scenario.spec import RunSpec
 
@@ -26,7 +28,13 @@ _NEAR = 1e-9
 """Part of the largest number in a column by which a database's may differ: the order of additions is not known."""
 
 
-def gold_sql(measurement: Measurement, tags: Mapping[str, Codes]) -> GoldSql:
+def tables_of(query: Text, measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    """Return the measurements about which a query's gold asks: its own, and others that the text names."""
+    words = {*re.findall(r"\w+", query.gold)}
+    return tuple(m for m in measurements if m.name == query.measurement.name or m.name in words)
+
+
+def gold_sql(measurements: Sequence[Measurement], tags_of: Callable[[str], Mapping[str, Codes]]) -> GoldSql:
     """Return a place for points.
 
     Raises
@@ -37,7 +45,7 @@ def gold_sql(measurement: Measurement, tags: Mapping[str, Codes]) -> GoldSql:
     require(own_text.GOLD_ENGINE, own_text.GOLD_ENGINE)
     from tsbench.check.gold_sql import GoldSql  # noqa: PLC0415 - of an extra
 
-    return GoldSql(measurement, tags)
+    return GoldSql(measurements, tags_of)
 
 
 def expect_gold(spec: RunSpec) -> None:
@@ -54,7 +62,8 @@ def expect_gold(spec: RunSpec) -> None:
     for kind in kinds:
         query = queries.make(kind, world, spec.loaded(world), 0, 0)
         assert isinstance(query, Text)  # noqa: S101 - gold stands with texts only
-        gold = gold_sql(query.measurement, dict.fromkeys(query.measurement.tags, nothing))
+        tables = tables_of(query, world.measurements)
+        gold = gold_sql(tables, lambda name: dict.fromkeys(world.tags_of(name), nothing))
         try:
             gold.ask(query)
         except NotAnAnswer as error:
@@ -64,13 +73,21 @@ def expect_gold(spec: RunSpec) -> None:
 
 
 class OwnTextTracker(Tracker):
-    """Answers to `Text` questions about one measurement."""
+    """Answers to `Text` questions whose gold asks about the same measurements."""
 
-    def __init__(self, questions: Sequence[Question[Text]], names: Names) -> None:
+    def __init__(
+        self,
+        questions: Sequence[Question[Text]],
+        measurements: Sequence[Measurement],
+        tags_of: Callable[[str], Mapping[str, Codes]],
+    ) -> None:
         self._open = sorted(questions, key=lambda question: _asked(question.query), reverse=True)
         self.begin_ns = min(question.query.window.start_ns for question in questions)
         self.end_ns = self._open[0].query.window.end_ns
-        self._gold = gold_sql(questions[0].query.measurement, names.tags)
+        self._gold = gold_sql(measurements, tags_of)
+        self._until_ns = dict.fromkeys((m.name for m in measurements), NEVER_NS)
+        """The time up to which all points of each measurement have been added."""
+        self._has_added = False
         self._last: tuple[Any, list[Row]] = None, []
         """What was asked last, and its answer; a question like it comes next."""
 
@@ -78,8 +95,11 @@ class OwnTextTracker(Tracker):
         low, high = known.rows_until(self.begin_ns), known.rows_until(self.end_ns)
         if low < high:
             self._gold.add(known, low, high)
+        self._until_ns[slab.measurement.name], self._has_added = slab.end_ns, True
 
     def checked(self, until_ns: int) -> Iterator[Checked]:
+        if self._has_added:  # else all points have been
+            until_ns, self._has_added = min(self._until_ns.values()), False
         while self._open and self._open[-1].query.window.end_ns <= until_ns:
             question = self._open.pop()
             yield question, self._difference(question)
