@@ -71,12 +71,14 @@ def test_answers_without_gold_are_said_to_be_unchecked_and_empty_ones_to_be_empt
     says(text, "Evidence for the answers", "20 answers under load were the same when asked again")
 
 
-def in_two_databases(place: Path, capsys: pytest.CaptureFixture[str], *texts: str) -> tuple[int, str, dict[str, Any]]:
+def in_two_databases(
+    place: Path, capsys: pytest.CaptureFixture[str], *texts: str, gold: str = ""
+) -> tuple[int, str, dict[str, Any]]:
     """Run a scenario with a query for each of DuckDB's texts; return the exit code, the output, the set's summary."""
     right = f"SELECT t.site, count(*) {JOIN} WHERE {INSIDE} GROUP BY 1"
     asked = [
         f'[[query]]\nname = "q{number}"\nwindow = "7m"\nanswer = ["site:text", "n:int"]\n'
-        f'text.sql = "{right}"\ntext.duckdb = "{text}"\n'
+        f'text.sql = "{right}"\ntext.duckdb = "{text}"\ngold = "{gold}"\n'
         for number, text in enumerate(texts)
     ]
     (place / "ways.toml").write_text(HEAD + "".join(asked))
@@ -146,6 +148,22 @@ def test_gold_joins_measurements(
     answers = cell["answers"]
     assert answers["by_kind"]["hot-alarms"] > 20
     assert (answers["wrong"] > 10) == wrong, capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "are_same"), [("sum(1)", True), ("sum(2)", False)])
+def test_gold_that_differs_from_all_databases_is_suspected_if_these_agree(
+    count: str, are_same: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"SELECT site, {count} {JOIN} WHERE {INSIDE} GROUP BY ALL"
+    gold = "SELECT site, count(*) + 1 FROM pump GROUP BY site"
+    code, said, of_set = in_two_databases(tmp_path, capsys, text, gold=gold)
+    assert (code, len(of_set.get("agreements", []))) == (1, are_same)
+    says(said, "Invalid:      sqlite does not count", "Invalid:      duckdb does not count")
+    of_all = (
+        "Gold:         20 answers to 'q0' differ from gold on all of sqlite and duckdb, which agree with each other"
+    )
+    assert (of_all in said) == are_same
 
 
 @pytest.mark.slow

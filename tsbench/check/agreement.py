@@ -1,4 +1,4 @@
-"""Answers that only another database, or the same one asked again, can judge: those to texts without gold."""
+"""Answers that other databases judge: those to texts without gold, and those that differ from a text's gold."""
 
 from __future__ import annotations
 
@@ -27,12 +27,16 @@ MOST_VALUES = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Unproven:
-    """An answer without gold: its query's kind and number, the names and kinds of its columns, its canonical rows."""
+    """An answer that other databases judge: its query's kind and number, names and kinds of columns, canonical rows.
+
+    It has no gold, or differs from it (`against_gold`).
+    """
 
     kind: str
     number: int
     columns: tuple[tuple[str, str], ...]
     rows: Sequence[Row]
+    against_gold: bool = False
 
     @property
     def values(self) -> int:
@@ -48,7 +52,7 @@ def write_unproven(path: Path, answers: Iterable[Unproven]) -> None:
             left -= one.values
             if left < 0:
                 return
-            head = {"op": one.kind, "number": one.number, "columns": one.columns}
+            head = {"op": one.kind, "number": one.number, "columns": one.columns, "against_gold": one.against_gold}
             file.write(f'{json.dumps(head)[:-1]}, "rows": {json.dumps(one.rows)}}}\n')
 
 
@@ -67,7 +71,8 @@ def read_unproven(path: Path) -> list[Unproven]:
         if not isinstance(columns, list) or not isinstance(rows, list) or not all(type(row) is list for row in rows):
             raise ValueError(f"{path.name}: a line is no answer")
         named = tuple((str(name), str(kind)) for name, kind in columns)
-        answers.append(Unproven(head["op"], head["number"], named, [*map(tuple, rows)]))
+        against = given.get("against_gold") is True
+        answers.append(Unproven(head["op"], head["number"], named, [*map(tuple, rows)], against))
     return answers
 
 
@@ -93,6 +98,10 @@ def agreements(witnesses: Iterable[Witness]) -> list[Agreement]:
 def _agreement(kind: str, questions: Sequence[Sequence[tuple[Witness, Unproven]]]) -> Agreement:
     """Return how far the answers to the questions of a kind agree, each with those of all databases that answered."""
     differ, outliers, first = 0, Counter[str](), ""
+    against_gold = any(answer.against_gold for question in questions for _, answer in question)
+    if against_gold:  # those that all databases got wrong; of the others each says itself which
+        most = max(map(len, questions))
+        questions = [question for question in questions if len(question) == most]
     for question in questions:
         names, answers = [witness.name for witness, _ in question], [answer for _, answer in question]
         groups: dict[int, list[int]] = defaultdict(list)  # of databases that agree, by the first of them
@@ -118,4 +127,5 @@ def _agreement(kind: str, questions: Sequence[Sequence[tuple[Witness, Unproven]]
         differ=differ,
         outliers=dict(outliers),
         first=first,
+        against_gold=against_gold,
     )

@@ -76,7 +76,9 @@ class Answers:
     unsteady: dict[str, str] = field(default_factory=dict)
     """Of these kinds, the first difference between the two."""
     unproven: list[Unproven] = field(default_factory=list)
-    """New answers that only another database can judge."""
+    """New answers that other databases judge: without gold, and after `compare` those that differ from it."""
+    _texts: dict[int, Unproven] = field(default_factory=dict)
+    """New answers to texts that have gold, by their queries' identity."""
     repeats: list[Question[Text]] = field(default_factory=list)
     """Answers under load to queries that are to be asked again."""
     empty: dict[str, int] = field(default_factory=dict)
@@ -143,8 +145,10 @@ class Answers:
         if difference is not None:
             self.unsteady.setdefault(kind, difference.short)
 
-    def answered(self, kind: str, query: Query, answer: Answer) -> None:
+    def answered(self, kind: str, query: Query, answer: Answer, number: int = 0) -> None:
         """Add a new question with its answer, which was given while nothing was being written."""
+        if isinstance(query, Text) and isinstance(answer, Packed):
+            self._texts[id(query)] = Unproven(kind, number, query.answer, answer.odd, against_gold=True)
         read = (lambda: answer) if isinstance(answer, Difference) else self._kept().keep(answer)
         self.given(Question(kind, query, read))
 
@@ -191,6 +195,8 @@ class Answers:
                 continue
             rest, torn = judged(result, wrong) if result is not None else (None, ())
             self.note(question.kind, question.query, rest)
+            if rest is not None and (text := self._texts.get(id(question.query))) is not None:
+                self.unproven.append(text)
             if id(question.query) in self._empty:
                 self.empty[question.kind] = self.empty.get(question.kind, 0) + 1
             if torn:
@@ -347,7 +353,7 @@ def ask(
             continue
         answer = gold.packed(query, session.query(statement, query.columns))
         if not answers.lacks_gold(query, kind):
-            answers.answered(kind, query, answer)
+            answers.answered(kind, query, answer, number)
         elif (unproven := answers.without_gold(query, kind, number, answer)) is not None:
             answers.unproven.append(unproven)
         advance(1)

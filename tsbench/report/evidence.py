@@ -54,13 +54,18 @@ def agreement_lines(agreements: Sequence[Agreement]) -> tuple[str, ...]:
     """Return lines on answers without gold, as of the answer: each kind that differs, then those that agree."""
     lines = []
     for one in agreements:
+        if one.against_gold:
+            all_of = f"all of {joined(one.names)}, which agree with each other"
+            lines.append(
+                f"Gold: {one.asked:,} answers to '{one.kind}' differ from gold on {all_of}: look at its gold first."
+            )
         if one.differ:
             who = (
                 "; ".join(f"{name} differs from most others" for name in one.outliers) or "nobody knows which is right"
             )
             of = f"{one.differ:,} of {one.asked:,} answers to '{one.kind}' on {joined(one.names)}"
             lines.append(f"Differ: {of}: {who}.")
-    if agreed := [one for one in agreements if one.is_proof]:
+    if agreed := [one for one in agreements if one.is_proof and not one.against_gold]:
         kinds, names = joined([f"'{one.kind}'" for one in agreed]), joined(agreed[0].names)
         asked = sum(one.asked for one in agreed)
         lines.append(f"Answers: those to {kinds} have no gold; {names} agree on all {asked:,} that were compared.")

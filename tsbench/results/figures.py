@@ -411,6 +411,8 @@ class Agreement(Part):
     differ: Count
     outliers: Named[Count] = Field(default_factory=dict)
     first: Text = ""
+    against_gold: Flag = False
+    """Whether these answers have gold, and all differ from it."""
 
     @property
     def is_proof(self) -> bool:

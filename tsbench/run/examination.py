@@ -246,11 +246,11 @@ def _compare(subject: _Subject, progress: Progress) -> tuple[Answers, int]:
     check = partial(ask, gold, kinds=kinds, count=count, seed=seed, answers=answers, advance=progress.advance)
     guarded(answers, lambda: server.ask(check))
     guarded(answers, lambda: server.ask(partial(ask_again, gold, answers=answers)))
-    if answers.unproven:
-        write_unproven(run / UNPROVEN, answers.unproven)
     if rows:
         _read_back(subject, run, rows, answers, progress.advance)
     answers.compare(gold, lambda query: server.ask(_rows_of, query))
+    if answers.unproven:
+        write_unproven(run / UNPROVEN, answers.unproven)
     return answers, len(chosen)
 
 

@@ -11,7 +11,7 @@ from tsbench.results.rundir import RunDir
 from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable, Iterable, Mapping
     from pathlib import Path
 
     from tsbench.check.agreement import Unproven
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 def agreed(results: Path, summaries: Iterable[Summary]) -> list[Agreement]:
     """Return how far the databases of a result set agree, for each kind of query without gold that two answered.
 
+    Of kinds with gold, those on whose answers all databases agree with each other and not with gold.
+
     Runs of one database are one witness; questions are the same where world, window, kind and number are.
 
     Raises
@@ -31,23 +33,30 @@ def agreed(results: Path, summaries: Iterable[Summary]) -> list[Agreement]:
     """
     witnesses: dict[str, dict[Hashable, Unproven]] = {}
     families: dict[str, str] = {}
-    answered = [one for one in summaries if (results / one.cell / UNPROVEN).exists()]
-    layouts = {(one.target, one.schema_) for one in answered}
-    for summary in answered:
-        run = RunDir(results / summary.cell)
-        spec = run.read_json("spec.json")
-        world = json.dumps([spec["world"], spec["load"]["window"]], sort_keys=True)
+    asked: dict[str, set[str]] = {}  # the databases that answered each kind, rightly or not
+    summaries = [*summaries]
+    layouts = {(one.target, one.schema_) for one in summaries}
+    for summary in summaries:
         name, schema = summary.target, summary.schema_
         witness = f"{name} {schema}" if sum(of == name for of, _ in layouts) > 1 else name
+        for kind in summary.answers.by_kind if summary.answers is not None else ():
+            asked.setdefault(kind, set()).add(witness)
+        run = RunDir(results / summary.cell)
+        if not run.has(UNPROVEN):
+            continue
         target = TARGETS.get(name)
         families[witness] = type(target.schemas[schema]).__module__ if target and schema in target.schemas else name
+        spec = run.read_json("spec.json")
+        world = json.dumps([spec["world"], spec["load"]["window"]], sort_keys=True)
         try:
             for answer in read_unproven(run / UNPROVEN):
                 witnesses.setdefault(witness, {})[world, answer.kind, answer.number] = answer
         except ValueError as error:
             raise damaged(run / UNPROVEN, error) from None
-    return [
-        one
-        for one in agreements(Witness(name, families[name], answers) for name, answers in witnesses.items())
-        if len(one.names) > 1
-    ]
+    found = agreements(Witness(name, families[name], answers) for name, answers in witnesses.items())
+    return [one for one in found if len(one.names) > 1 and _is_fair(one, asked)]
+
+
+def _is_fair(agreement: Agreement, asked: Mapping[str, set[str]]) -> bool:
+    """Return whether gold, if the answers differ from it, may be what is wrong: all databases agree on another one."""
+    return not agreement.against_gold or (agreement.is_proof and {*agreement.names} == asked[agreement.kind])
