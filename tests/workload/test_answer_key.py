@@ -36,7 +36,7 @@ Point: TypeAlias = tuple[int, str | None, dict[str, float]]
 """Time, key and fields of a point."""
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 60), st.booleans(), st.sampled_from([CPU, LAG]))
 def test_every_answer_is_that_of_a_plain_loop(seed: int, points: int, keeps: bool, measurement: Measurement) -> None:
     draw = np.random.default_rng(seed)

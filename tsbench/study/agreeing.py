@@ -58,5 +58,5 @@ def agreed(results: Path, summaries: Iterable[Summary]) -> list[Agreement]:
 
 
 def _is_fair(agreement: Agreement, asked: Mapping[str, set[str]]) -> bool:
-    """Return whether gold, if the answers differ from it, may be what is wrong: all databases agree on another one."""
+    """Return whether all databases that answered agree, where the answers differ from gold: then it may be wrong."""
     return not agreement.against_gold or (agreement.is_proof and {*agreement.names} == asked[agreement.kind])

@@ -231,7 +231,7 @@ class TargetContract(ContractBase):
         batches = self.scattered(measurement, 200, seed=11)
         self.write(session, schema, batches)
         key = self.key(schema, batches)
-        for seed in range(6):
+        for seed in range(2 if schema.name in self.variants else 4):  # a variant has the same statements
             for asked in data.queries(measurement, tuple(shared["host"].tolist()), seed):
                 self.agrees(session, schema, asked.query, key, asked.name)
 
