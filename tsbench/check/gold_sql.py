@@ -13,9 +13,9 @@ import pyarrow as pa
 from tsbench.check.comparison import NotAnAnswer, canonical, forms_of
 from tsbench.encode.sql import ceil_datetime
 from tsbench.errors import one_line
-from tsbench.model import Kind, Rows
+from tsbench.model import Kind, Rows, Window
 from tsbench.targets.sql import quoted
-from tsbench.workload.own_text import filled
+from tsbench.workload.own_text import filled, parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,9 @@ class GoldSql:
             points, series = _tables(measurement.name)
             connection.execute(f"CREATE TABLE {points} (time BIGINT, series BIGINT{fields})")
             tags = tags_of(measurement.name)
-            of_series = {name: pa.array([text or None for text in codes.tolist()]) for name, codes in tags.items()}
+            of_series = {
+                name: pa.array([text or None for text in codes.tolist()], pa.string()) for name, codes in tags.items()
+            }
             count = len(next(iter(tags.values()))) if tags else 1
             connection.register("of_series", pa.table({"series": np.arange(count), **of_series}))
             connection.execute(f"CREATE TABLE {series} AS SELECT * FROM of_series")  # noqa: S608 - our own text
@@ -71,15 +73,7 @@ class GoldSql:
         NotAnAnswer
             If the gold is no query about them, has other columns than the query says, or values of other types.
         """
-        bounds = f"time >= {query.window.start_ns} AND time < {query.window.end_ns}"
-        for m in self._measurements:
-            names = ", ".join(map(quoted, (*m.tags, *m.own_tags, *m.field_names)))
-            points, series = _tables(m.name)
-            self._connection.execute(
-                f"CREATE OR REPLACE TEMP VIEW {quoted(m.name)} AS "  # noqa: S608 - names are quoted
-                f"SELECT make_timestamp(p.time // 1000) AS time, {names} "
-                f"FROM (SELECT * FROM {points} WHERE {bounds}) p JOIN {series} t ON t.series = p.series"
-            )
+        self._see(query.window)
         values: list[Any] = []
 
         def argument(value: Any) -> str:
@@ -99,10 +93,56 @@ class GoldSql:
             raise NotAnAnswer(f"it has {len(columns)} columns ({', '.join(columns)}) instead of {len(query.columns)}")
         return canonical(Rows(query.columns, answer.fetchall()), forms_of(query))
 
+    def columns(self, text: str) -> list[tuple[str, str]]:
+        """Return the names of the columns of an SQL query's answer, and their kinds.
+
+        Raises
+        ------
+        ValueError
+            If it is no query about the measurements, or has values of another kind.
+        """
+        self._see(Window(0, 1))
+        nothing = {name: (lambda: "NULL") for name in parameters(text)}
+        moment = {"start": lambda: "TIMESTAMP '2020-01-01'", "end": lambda: "TIMESTAMP '2020-01-01'"}
+        asked = filled(text, nothing | moment, lambda column, _: f"date_trunc('hour', {column})")
+        try:
+            described = self._connection.execute(f"DESCRIBE {asked}").fetchall()
+        except duckdb.Error as error:
+            raise ValueError(one_line(error)[:200]) from None
+        if odd := [f"{name} is a {of}" for name, of, *_ in described if _kind(of) is None]:
+            raise ValueError(f"its column {odd[0]}")
+        return [(name, _kind(of) or "") for name, of, *_ in described]
+
+    def _see(self, window: Window) -> None:
+        """Make views of the measurements with the points of a window."""
+        bounds = f"time >= {window.start_ns} AND time < {window.end_ns}"
+        for m in self._measurements:
+            names = ", ".join(map(quoted, (*m.tags, *m.own_tags, *m.field_names)))
+            points, series = _tables(m.name)
+            self._connection.execute(
+                f"CREATE OR REPLACE TEMP VIEW {quoted(m.name)} AS "  # noqa: S608 - names are quoted
+                f"SELECT make_timestamp(p.time // 1000) AS time, {names} "
+                f"FROM (SELECT * FROM {points} WHERE {bounds}) p JOIN {series} t ON t.series = p.series"
+            )
+
     def close(self) -> None:
         """Delete the file."""
         self._connection.close()
         self._place.cleanup()
+
+
+def _kind(of: str) -> str | None:
+    """Return the kind of a column by its type in DuckDB; None if no answer may have it."""
+    kinds = {
+        "TIMESTAMP": "time",
+        "DATE": "time",
+        "VARCHAR": "text",
+        "BOOLEAN": "bool",
+        "DOUBLE": "float",
+        "FLOAT": "float",
+    }
+    kinds |= {"DECIMAL": "float", '"NULL"': "float"}
+    return next((kind for name, kind in kinds.items() if of.startswith(name)), "int" if "INT" in of[:8] else None)
 
 
 def _tables(measurement: str) -> tuple[str, str]:

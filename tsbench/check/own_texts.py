@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tsbench.check.questions import Checked, Question
     from tsbench.model import Measurement
     from tsbench.scenario.spec import RunSpec
+    from tsbench.workload.world import World
 
 _NEAR = 1e-9
 """Part of the largest number in a column by which a database's may differ: the order of additions is not known."""
@@ -48,6 +49,12 @@ def gold_sql(measurements: Sequence[Measurement], tags_of: Callable[[str], Mappi
     return GoldSql(measurements, tags_of)
 
 
+def empty_gold(world: World, measurements: Sequence[Measurement]) -> GoldSql:
+    """Return a place without points, in which texts can be tried; raises UserMistake as `gold_sql`."""
+    nothing = Codes(np.empty(0, dtype=np.int32), ())
+    return gold_sql(measurements, lambda name: dict.fromkeys(world.tags_of(name), nothing))
+
+
 def expect_gold(spec: RunSpec) -> None:
     """Verify that the gold of a run's queries can be asked; runs whose queries have none need no world for it.
 
@@ -58,12 +65,11 @@ def expect_gold(spec: RunSpec) -> None:
     """
     if not (kinds := spec.kinds_with_gold):
         return
-    world, nothing = spec.world_at(), Codes(np.empty(0, dtype=np.int32), ())
+    world = spec.world_at()
     for kind in kinds:
         query = queries.make(kind, world, spec.loaded(world), 0, 0)
         assert isinstance(query, Text)  # noqa: S101 - gold stands with texts only
-        tables = tables_of(query, world.measurements)
-        gold = gold_sql(tables, lambda name: dict.fromkeys(world.tags_of(name), nothing))
+        gold = empty_gold(world, tables_of(query, world.measurements))
         try:
             gold.ask(query)
         except NotAnAnswer as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - typer reads it
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def learn(
-    file: Annotated[Path, typer.Argument(help="CSV or line protocol (.gz or .zst, too), or Parquet.")],
+    file: Annotated[Path | None, typer.Argument(help="CSV or line protocol (.gz or .zst, too), or Parquet.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Use case to write, such as meters.toml; else it is printed.")
     ] = None,
@@ -29,8 +31,18 @@ def learn(
         bool, typer.Option("--hash", help="Number the values of tags and texts in place of their names.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    dashboard: Annotated[
+        Path | None, typer.Option(help="A dashboard of Grafana (JSON): write a scenario that asks its queries.")
+    ] = None,
+    use_case: Annotated[str | None, typer.Option(help="The data that a dashboard is to ask about.")] = None,
+    longest: Annotated[str, typer.Option("--window", help="Longest window of a dashboard's queries.")] = "6h",
 ) -> None:
-    """Describe recorded data as a use case that simulates them, and compare the two."""
+    """Describe recorded data as a use case that simulates them, or a dashboard as a scenario that asks its queries."""
+    if dashboard is not None:
+        _learn_dashboard(dashboard, use_case, longest, out, force=force)
+        return
+    if file is None or use_case is not None:
+        raise UserMistake("give a FILE of recorded data, or --dashboard and --use-case")
     require("polars", "report")
     from tsbench.scenario import learning
     from tsbench.scenario.recording import read, recording
@@ -51,6 +63,61 @@ def learn(
         notes.append(f"{out}: world = {{ use_case = '{out.name}', scale = {learned.series} }}")
     for note in notes:
         stderr.print(note, markup=False, highlight=False, soft_wrap=True)
+
+
+def _learn_dashboard(path: Path, use_case: str | None, longest: str, out: Path | None, *, force: bool) -> None:
+    """Write a scenario that asks a dashboard's queries, and say which were not understood."""
+    from tsbench.check.own_texts import empty_gold
+    from tsbench.cli.generate import parsed
+    from tsbench.model import Window
+    from tsbench.scenario.dashboards import Known, learn_dashboard, read_dashboard
+    from tsbench.scenario.own_queries import QueryPart
+    from tsbench.scenario.parts import WorldPart
+    from tsbench.scenario.use_case import resolved
+    from tsbench.targets.base import Unsupported
+    from tsbench.targets.registry import TARGETS
+    from tsbench.units import parse_duration_ns
+    from tsbench.workload import queries
+    from tsbench.workload.world import World, layouts_of
+
+    expect_writable(out, force=force)
+    if use_case is None:
+        raise UserMistake("--dashboard needs --use-case: a name of `tsbench list use-cases`, or a file of yours")
+    longest_ns = parsed("--window", longest, parse_duration_ns)
+    content = read_dashboard(path)
+    try:
+        spec = WorldPart.model_validate(resolved({"use_case": use_case}, Path())).spec()
+        world, case = World(spec), spec.case
+    except ValueError as error:
+        raise UserMistake(str(error).splitlines()[0]) from None
+    gold = empty_gold(world, world.measurements)
+    tags = {tag.name: tag.choices or None for tag in case.tags} if case else {}
+    layouts = layouts_of(spec)
+
+    def targets(asked: QueryPart) -> list[str]:
+        """Return the databases whose first layout understands a query."""
+        loaded = Window(world.time_ns(0), world.time_ns(world.ticks(2 * longest_ns)))
+        query = QueryPart.kind(asked, layouts)
+        kinds = replace(case, queries={asked.name: query}) if case else None
+        made = queries.make(asked.name, World(replace(spec, case=kinds)), loaded, 1, 0)
+        names = []
+        for name, target in TARGETS.items():
+            with suppress(Unsupported):
+                next(iter(target.schemas.values())).compile(made)
+                names.append(name)
+        return names
+
+    known = Known(layouts, tags, gold.columns, targets)
+    learned = learn_dashboard(content, known, use_case, longest_ns)
+    gold.close()
+    if out is None:
+        stdout.print(learned.text, markup=False, highlight=False, soft_wrap=True, end="")
+    else:
+        out.write_text(learned.text, encoding="utf-8")
+    many = len(learned.queries) + len(learned.left_out)
+    stderr.print(f"{len(learned.queries)} of {many} queries are asked", highlight=False)
+    for line in learned.left_out:
+        stderr.print(f"not asked: {line}", markup=False, highlight=False, soft_wrap=True)
 
 
 def expect_writable(out: Path | None, *, force: bool) -> None:

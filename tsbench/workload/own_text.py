@@ -23,6 +23,7 @@ Language: TypeAlias = Literal[
     "sql", "postgres", "mysql", "sqlite", "duckdb", "questdb", "influxql", "flux", "mongodb", "metricsql"
 ]
 """Languages in which a query may be written; several databases understand "sql"."""
+INFLUXQL: Language = "influxql"
 _HAVE_BUCKETS = frozenset({"influxql", "flux", "mongodb", "metricsql"})
 """Languages that say buckets in one way each, and need no `:bucket(COLUMN, DURATION)`."""
 GOLD_ENGINE = "duckdb"
