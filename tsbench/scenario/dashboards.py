@@ -80,7 +80,8 @@ class _Asked:
     window_ns: int
     step_ns: int
     variables: Mapping[str, Mapping[str, Any]]
-    draw: dict[str, int] = field(default_factory=dict)
+    drawn: set[str] = field(default_factory=set)
+    """Tags that are parameters of the text."""
     missing: list[str] = field(default_factory=list)
     """What was not understood."""
 
@@ -305,14 +306,13 @@ def _table(name: str, asked: _Asked, known: Known, most: str) -> tuple[str, Sequ
     of = next((one.name for one in known.layouts if re.search(rf"\b{re.escape(one.name)}", text)), None)
     if of is None:
         raise ValueError(f"it names no measurement of the use case ({listed([one.name for one in known.layouts])})")
-    used = {*parameters(text)} if asked.language != "flux" else {*re.findall(r":(\w+)", text)}
     part: dict[str, Any] = {
         "name": name,
         "about": asked.title,
         "of": of,
         "window": format_exact_duration(asked.window_ns),
-        "series": asked.draw.get(known.key) if known.key in used else None,
-        "draw": {tag: count for tag, count in asked.draw.items() if tag != known.key and tag in used} or None,
+        "series": 1 if known.key in asked.drawn else None,
+        "draw": dict.fromkeys(sorted(asked.drawn - {known.key}), 1) or None,
         "answer": [f"{column}:{kind}" for column, kind in answer],
         f"text.{asked.language}": text,
         "gold": gold or None,
@@ -465,7 +465,7 @@ def _with_variables(text: str, asked: _Asked, known: Known) -> str:
         name = next(filter(None, m.group("braces", "plain", "brackets")))
         variable = asked.variables.get(name)
         if (tag := _tag_of(name, variable, known)) is not None:
-            asked.draw[tag] = 1
+            asked.drawn.add(tag)
             return f"{'= ' if m['matches'] else ''}:{tag}"
         value = _value_of(variable)
         if value is None:
@@ -477,25 +477,19 @@ def _with_variables(text: str, asked: _Asked, known: Known) -> str:
 
 
 def _tag_of(name: str, variable: Mapping[str, Any] | None, known: Known) -> str | None:
-    """Return the tag whose values a variable has, None if it has others."""
-    if name in known.tags:
-        return name
-    query = variable.get("query") if variable else None
-    asks = json.dumps(query) if isinstance(query, dict) else str(query or "")
-    words = re.findall(r"\w+", asks)
-    return (
-        next((tag for tag in known.tags if tag in words), None)
-        if variable and variable.get("type") == "query"
-        else None
-    )
+    """Return the tag whose values a variable has, by its name or by what it asks for; None if it has others."""
+    query = _at(variable).get("query") if _at(variable).get("type") == "query" else None
+    words = re.findall(r"\w+", json.dumps(query) if isinstance(query, dict) else str(query or ""))
+    return name if name in known.tags else next((tag for tag in known.tags if tag in words), None)
 
 
 def _value_of(variable: Mapping[str, Any] | None) -> str | None:
     """Return the value that a variable has at present; None if that is not known, or several."""
     value = _at(variable, "current").get("value")
     value = value[0] if isinstance(value, list) and len(value) == 1 else value
-    plain = isinstance(value, str | int | float) and not str(value).startswith("$") and variable is not None
-    return str(value) if plain and variable is not None and variable.get("type") != "query" else None
+    if _at(variable).get("type") == "query" or not isinstance(value, str | int | float):
+        return None
+    return None if str(value).startswith("$") else str(value)
 
 
 def _split(text: str) -> list[str]:
