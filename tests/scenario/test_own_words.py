@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def in_two_databases(
     head += 'check.answers = 20\ndrive = { users = 2, warmup = "0s", duration = "2s" }\n'
     head += "".join(f'[[op]]\nquery = "q{number}"\n' for number in range(len(texts)))
     (place / "s.toml").write_text(head + '[[op]]\nwrite = 10\n[matrix]\ntarget.name = ["sqlite", "duckdb"]\n')
-    code = main(["run", str(place / "s.toml"), "--out", str(place / "results")])
+    code = main(["run", str(place / "s.toml"), "--out", str(place / "results"), "--junit", str(place / "junit.xml")])
     said = capsys.readouterr()
     (path,) = (place / "results").glob("*/summary.json")
     return code, said.out + said.err, json.loads(path.read_text())
@@ -111,6 +112,10 @@ def test_answers_without_gold_are_compared_between_the_databases_of_a_run(
     assert [cell["validity"]["state"] for cell in of_set["cells"]] == ["valid", "valid"]
     (page,) = (tmp_path / "results").glob("*/report.html")
     says(page.read_text(encoding="utf-8"), "Evidence for the answers", ">agreed<", ">differs<")
+    cases = {case.get("name"): [*case] for case in ET.parse(tmp_path / "junit.xml").iter("testcase")}
+    assert cases["answers to q0 agree"] == []
+    (failure,) = cases["answers to q1 agree"]
+    assert (failure.tag, "of 10 answers of sqlite, duckdb agree" in str(failure.get("message"))) == ("failure", True)
     (kept,) = (tmp_path / "results").glob("*/sqlite/unproven.jsonl")
     kept.write_text('{"op": "q0", "number": 1, "columns": 5, "rows": []}\n')
     with pytest.raises(UserMistake, match=r"unproven\.jsonl.*a line is no answer"):

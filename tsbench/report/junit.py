@@ -1,7 +1,8 @@
 """Result sets as JUnit XML, for CI servers: a suite per set with its properties, a case per run and check.
 
 The first case of a run has the time that the run took, in s. Properties are the machine, the answer, and the figures of
-each run. Gates on the ratio to a baseline are cases, too, of the cell whose runs they judge.
+each run. Gates on the ratio to a baseline are cases, too, of the cell whose runs they judge; so is whether databases
+agree on answers without gold.
 Each check of a run's validity and each of its gates, built-in ones included, is a case. A check that found an error,
 and a gate that failed, is a `failure`. An inconclusive check, and a gate that was not judged, is an `error`, JUnit's
 word for a test that could not be carried out: a CI server must not count it as passed. A run that ended early has a
@@ -55,6 +56,11 @@ def document(sets: Sequence[ResultSet]) -> str:
                 _add_case(suite, f"{roots.name}.{cell.name}", case, lines, 0.0 if number else took_s)
         for side, gate in roots.ratios:
             _add_case(suite, f"{roots.name}.{side}", _case_of(gate), [f"cell: {side}"], 0.0)
+        for one in roots.summary.agreements:
+            if one.differ or (one.is_proof and not one.against_gold):
+                state = "invalid" if one.differ else "valid"
+                case = Case(f"answers to {one.kind} agree", _TAGS[state], state, one.sentence)
+                _add_case(suite, roots.name, case, [], 0.0)
         suite.set("time", f"{sum(map(_took_s, roots.cells)):.3f}")
         _count(suite)
     _count(root)
