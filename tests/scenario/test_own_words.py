@@ -23,7 +23,7 @@ from tsbench.study.agreeing import agreed as agreed_of
 from tsbench.study.campaign import planned
 from tsbench.targets.registry import TARGETS as TARGETS_BY_NAME
 from tsbench.testing.stand import Stand
-from tsbench.workload.own_text import filled, parameters
+from tsbench.workload.own_text import expect_read, filled, parameters
 
 WORKS = Path(__file__).parent / "data" / "works.toml"
 TEXT = WORKS.read_text(encoding="utf-8")
@@ -438,6 +438,38 @@ def test_without_gold_databases_are_compared_with_one_another(
     says(err, "no answer could be checked")
     assert main(["validate", "sqlite", "sqlite", "q.jsonl", *two[:2], "--endpoint", urls["sqlite"][1]]) == 0
     says(capsys.readouterr().out, "2 of 2 answers of sqlite wal, sqlite wal agree (they are of one family, whose")
+
+
+HIDDEN = [  # each is one or two statements that write, for the database that has such quotes or comments
+    ("sql", r"SELECT '\'' ; DROP TABLE pump; -- '"),
+    ("postgres", r'SELECT 1 AS "a\" ; DROP TABLE pump; -- "'),
+    ("influxql", r"SELECT max(rpm) FROM pump WHERE a = '\'' ; DROP MEASUREMENT pump -- '"),
+    ("sql", "SELECT 1 /*! INTO OUTFILE '/tmp/x' */ FROM pump"),
+    ("mysql", "SELECT 1 /*M!100100 INTO OUTFILE '/tmp/x' */ FROM pump"),
+    ("postgres", "SELECT $$'$$ ; DROP TABLE pump; -- '"),
+    ("postgres", "SELECT $a$'$a$ ; DROP TABLE pump; -- '"),
+    ("postgres", "SELECT 1 /* /* */ ' */ ; DROP TABLE pump; -- '"),
+    ("mysql", "SELECT 1 --1 ; DROP TABLE pump"),
+    ("mysql", "SELECT 1 # '\n ; DROP TABLE pump -- '"),
+    ("mysql", "SELECT 1 AS `'` ; DROP TABLE pump; -- '"),
+    ("sqlite", "WITH x AS (SELECT 1 AS [']) DELETE FROM pump --'"),
+    ("sql", "WITH x AS (SELECT 1 AS ['], 2 AS [']) DELETE FROM pump"),
+]
+PLAIN = [
+    ("sql", "SELECT 'it''s' -- don't\n, \"a\" FROM pump /* it's */ WHERE x = ':y'"),
+    ("sql", "SELECT '--', 1-1, '[', '#' FROM pump WHERE a LIKE '%[%'"),
+    ("duckdb", "SELECT ['a', 'b'], x::INT FROM pump"),
+    ("postgres", "SELECT ARRAY['a'], E'x' FROM pump"),
+    ("mysql", "SELECT `a` FROM pump"),
+]
+
+
+def test_writes_do_not_hide_in_quotes_and_comments_that_only_some_databases_have() -> None:
+    for language, text in HIDDEN:
+        with pytest.raises(ValueError, match=r"databases differ on|more than one statement|may write"):
+            expect_read(language, text, [])
+    for language, text in PLAIN:
+        expect_read(language, text, [])
 
 
 def test_parameters_are_found_outside_of_quotes_and_comments() -> None:

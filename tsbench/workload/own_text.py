@@ -12,9 +12,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 
-_SKIPPED = r"""'(?:[^']|'')*'|"(?:[^"\\]|\\.|"")*"|--[^\n]*|/\*.*?\*/|::"""
+_SKIPPED = r"""'(?:[^']|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`|--(?=\s|\Z)[^\n]*|/\*.*?\*/|::"""
+_AMBIGUOUS = {
+    r"""\\['"]""": "a quote after a backslash: write it twice",
+    r"/\*M?!": "/*!, a comment that is executed",
+    r"\$\w*\$": "$$, a quote",
+    r"/\*(?:(?!\*/).)*/\*": "/* within a comment",
+}
+"""Signs by which databases see other quotes and comments than `_SKIPPED`, in which a write might hide."""
 _PARAMETER = re.compile(rf"""{_SKIPPED}|:bucket\(\s*([\w."]+)\s*,\s*(\w+)\s*\)|:([A-Za-z_]\w*)""", re.DOTALL)
-_WORD = re.compile(rf"{_SKIPPED}|([A-Za-z_]\w*)(\s*\()?|(;)\s*\S", re.DOTALL)
+_WORD, _WORD_BESIDE_BRACKETS = (
+    re.compile(rf"{skipped}|([A-Za-z_]\w*)(\s*\()?|(;)\s*\S", re.DOTALL)
+    for skipped in (_SKIPPED, rf"\[[^\]]*\]|{_SKIPPED}")
+)
+"""Words of a text; the second one where brackets quote a name, as in some databases."""
+_MAY_BRACKET = frozenset({"sql", "sqlite"})
+"""Languages in which brackets may quote a name."""
 _WRITES = frozenset("insert update delete merge into drop alter create truncate grant revoke copy".split())  # noqa: SIM905
 _READS = ("select", "with", "from", "values")
 _FLUX_IMPORT = re.compile(r'import\s+(?:\w+\s+)?"([^"]*)"')
@@ -102,25 +115,43 @@ def expect_read(language: str, text: str, known: Sequence[str]) -> None:
             raise ValueError(f"{m[0]}: needs a duration above 0")
         if width_ns % 1_000:
             raise ValueError(f"{m[0]}: needs whole microseconds, the finest that most databases count")
-    _EXPECT.get(language, _expect_select)(text, known)
+    if language in _EXPECT:
+        _EXPECT[language](text)
+        return
+    _expect_plain(text)
+    for words in (_WORD, *([_WORD_BESIDE_BRACKETS] if language in _MAY_BRACKET else [])):
+        _expect_select([m for m in words.finditer(text) if m[1] or m[3]])
+    if unknown := [name for name in parameters(text) if name not in known]:
+        more = " and :bucket(COLUMN, 10m)" if unknown[0] == "bucket" else ""
+        raise ValueError(
+            f"there is no parameter :{unknown[0]}; there are {', '.join(f':{name}' for name in known)}{more}"
+        )
 
 
-def _expect_pipeline(text: str, _known: Sequence[str]) -> None:
+def _expect_pipeline(text: str) -> None:
     pipeline(text, {})
 
 
-def _expect_flux(text: str, _known: Sequence[str]) -> None:
+def _expect_flux(text: str) -> None:
     others = {*_FLUX_IMPORT.findall(text)} - _FLUX_PACKAGES
     if others or re.search(r"\b(?:to|wideTo)\s*\(", text):
         raise ValueError(f"it may write ({f'import {others.pop()}' if others else 'to()'})")
 
 
-def _expect_anything(_text: str, _known: Sequence[str]) -> None:
+def _expect_anything(_text: str) -> None:
     """Accept a text in a language that has no writes."""
 
 
-def _expect_select(text: str, known: Sequence[str]) -> None:
-    tokens = [m for m in _WORD.finditer(text) if m[1] or m[3]]
+def _expect_plain(text: str) -> None:
+    """Verify that all databases see the same quotes and comments in a text."""
+    for sign, what in _AMBIGUOUS.items():
+        if re.search(sign, text, re.DOTALL):
+            raise ValueError(f"databases differ on {what}")
+    if "#" in re.sub(_SKIPPED, " ", text, flags=re.DOTALL):
+        raise ValueError("databases differ on #, which begins a comment in some")
+
+
+def _expect_select(tokens: Sequence[re.Match[str]]) -> None:
     if any(m[3] for m in tokens):
         raise ValueError("it is more than one statement")
     words = [m[1].lower() for m in tokens]
@@ -128,14 +159,9 @@ def _expect_select(text: str, known: Sequence[str]) -> None:
         raise ValueError(f"it begins with {words[0].upper() if words else 'nothing'}; a query begins with SELECT")
     if writes := [m[1].upper() for m in tokens if m[1].lower() in _WRITES and not m[2]]:  # truncate(x, 2) is a function
         raise ValueError(f"it may write ({writes[0]}); a name of your own goes in double quotes")
-    if unknown := [name for name in parameters(text) if name not in known]:
-        buckets = " and :bucket(COLUMN, 10m)" if unknown[0] == "bucket" else ""
-        raise ValueError(
-            f"there is no parameter :{unknown[0]}; there are {', '.join(f':{name}' for name in known)}{buckets}"
-        )
 
 
-_EXPECT: dict[str, Callable[[str, Sequence[str]], None]] = {
+_EXPECT: dict[str, Callable[[str], None]] = {
     "mongodb": _expect_pipeline,
     "flux": _expect_flux,
     "metricsql": _expect_anything,
