@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from tsbench.check.agreement import Unproven
 from tsbench.check.comparison import ROWS, Difference
-from tsbench.check.own_texts import difference_of
+from tsbench.check.own_texts import difference_of, with_bounds
 from tsbench.check.packed import Packed, SpoolFile
 from tsbench.check.questions import Question
 from tsbench.check.sample import RowSample, head_of, loads
@@ -138,7 +138,7 @@ class Answers:
             return
         assert isinstance(before, Packed) and isinstance(again, Packed)  # noqa: S101, PT018
         if question.part is not None:
-            difference = question.part.compare(query, [again.odd], before.odd)
+            difference = question.part.compare(query, [with_bounds(again.odd)], before.odd)
         else:
             difference = difference_of(query.answer, again.odd, before.odd)
         self.repeated[kind] = self.repeated.get(kind, 0) + 1

@@ -124,7 +124,7 @@ class OwnTextTracker(Tracker):
                 return Difference(f"gold gives no answer: {error}", "no gold")
             self._last = _asked(query), expected
         if question.part is not None:
-            return question.part.compare(query, [_with_bounds(expected)], answer.odd)
+            return question.part.compare(query, [with_bounds(expected)], answer.odd)
         return difference_of(query.answer, expected, answer.odd)
 
 
@@ -136,7 +136,7 @@ def difference_of(
     `columns` are names and kinds, as of `Text.answer`; None is no difference.
     """
     one, other = (_in_order(columns, some) for some in (expected, rows))
-    return compare_rows(_with_bounds(one), other, tuple(name for name, _ in columns))
+    return compare_rows(with_bounds(one), other, tuple(name for name, _ in columns))
 
 
 def _asked(query: Text) -> tuple[Any, ...]:
@@ -162,7 +162,7 @@ def _typed(kind: str, value: Any) -> Any:
     return int(value) if kind == "int" and type(value) is float and value.is_integer() else value
 
 
-def _with_bounds(rows: Sequence[Row]) -> list[Row]:
+def with_bounds(rows: Sequence[Row]) -> list[Row]:
     """Return rows whose floats have the bound by which an answer may differ."""
     columns = list(zip(*rows, strict=True))
     largest = [max((abs(value) for value in column if isinstance(value, float)), default=0.0) for column in columns]
