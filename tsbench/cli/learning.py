@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -90,7 +91,7 @@ def _learn_dashboard(path: Path, use_case: str | None, longest: str, out: Path |
         world, case = World(spec), spec.case
     except ValueError as error:
         raise UserMistake(str(error).splitlines()[0]) from None
-    gold = empty_gold(world, world.measurements)
+    gold = cache(partial(empty_gold, world, world.measurements))  # of an extra, that only SQL needs
     tags = {tag.name: tag.choices or None for tag in case.tags} if case else {}
     layouts = layouts_of(spec)
 
@@ -107,9 +108,10 @@ def _learn_dashboard(path: Path, use_case: str | None, longest: str, out: Path |
                 names.append(name)
         return names
 
-    known = Known(layouts, tags, gold.columns, targets)
+    known = Known(layouts, tags, lambda text: gold().columns(text), targets)
     learned = learn_dashboard(content, known, use_case, longest_ns)
-    gold.close()
+    if gold.cache_info().currsize:
+        gold().close()
     if out is None:
         stdout.print(learned.text, markup=False, highlight=False, soft_wrap=True, end="")
     else:
