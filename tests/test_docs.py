@@ -59,7 +59,7 @@ SPANS = [(path, span) for path, text in PROSE.items() for span in re.findall(r"`
 OURS = {"tsbench", "locust", "make", "servers"}
 OTHERS = {"sudo", "python3", "pip", "export", "sadc", "pytest"}
 """Programs of other projects, which have their own arguments."""
-PLACEHOLDERS = {"my.toml", "other.toml", "s.toml", "..."}
+PLACEHOLDERS = {"my.toml", "other.toml", "dashboard.toml", "s.toml", "..."}
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
