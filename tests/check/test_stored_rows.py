@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tsbench.check.comparison import canonical, forms_of
@@ -60,6 +60,7 @@ RECORDS = st.lists(st.tuples(TIMES, TAGS, VALUES, VALUES, VALUES, st.sampled_fro
 
 
 @given(RECORDS)
+@example([(START_NS, SERIES[0], 1.5, 2**53 + 1, 1.5, None)])
 def test_stored_rows_as_columns_are_the_rows(drawn: list[Any]) -> None:
     """Whatever a database holds: the rows of known series and numbers as columns, all others as they are."""
     rows = Rows(COLUMNS, [(time, *tags, *rest) for time, tags, *rest in drawn])

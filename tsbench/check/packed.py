@@ -167,7 +167,8 @@ def pack_stored(query: Stored, rows: Rows, series_of: Mapping[tuple[Any, ...], i
     fields, forms = len(query.measurement.fields), forms_of(query)
     if not len(rows):
         return Packed.empty(fields)
-    packed = None if forms.labels else _stored_numbers(rows.by_column(), series_of, fields)
+    are_floats = [name in forms.floats for name in query.measurement.field_names]
+    packed = None if forms.labels else _stored_numbers(rows.by_column(), series_of, are_floats)
     if packed is not None:
         return packed.sorted()
     kinds = {*_NUMBERS, NoneType}
@@ -186,16 +187,20 @@ def pack_stored(query: Stored, rows: Rows, series_of: Mapping[tuple[Any, ...], i
 
 
 def _stored_numbers(
-    columns: Sequence[Sequence[Any]], series_of: Mapping[tuple[Any, ...], int], fields: int
+    columns: Sequence[Sequence[Any]], series_of: Mapping[tuple[Any, ...], int], are_floats: Sequence[bool]
 ) -> Packed | None:
-    """Return stored rows as columns in their order, as most are; None if a row is odd or a value of another type."""
+    """Return stored rows as columns in their order, as most are; None if a row is odd or a value of another type.
+
+    `are_floats` says of each field whether it holds floats: a whole one may come as an integer.
+    """
     times, *named, others = columns
+    fields = len(are_floats)
     if others.count(None) < len(others) or {*map(type, times)} - {int, datetime}:
         return None
     try:
         series = np.array([series_of.get(key, -1) for key in _joined(named[: len(named) - fields], len(times))])
         time_ns = np.array(canonical_column(times, of_time=True), dtype=np.int64)
-        values = [_of_one_type(column) for column in named[len(named) - fields :]]
+        values = [*map(_of_one_type, named[len(named) - fields :], are_floats)]
     except (TypeError, OverflowError):  # a tag of a strange type, a number too large
         return None
     if series.min() < 0 or any(column is None for column in values):
@@ -203,12 +208,13 @@ def _stored_numbers(
     return Packed.of(time_ns, series, [column for column in values if column is not None])
 
 
-def _of_one_type(column: Sequence[Any]) -> NDArray[Any] | None:
+def _of_one_type(column: Sequence[Any], is_float: bool) -> NDArray[Any] | None:
     """Return numbers, of which some may be None, as an array; None for any others."""
     kinds = {*map(type, column)}
-    if kinds == {int}:
+    if kinds == {int} and not is_float:
         return np.array(column, dtype=np.int64)
-    values = np.array(column, dtype=np.float64) if kinds <= {float, NoneType} else None
+    numbers = {float, int, NoneType} if is_float else {float, NoneType}
+    values = np.array(column, dtype=np.float64) if kinds <= numbers else None
     return None if values is None or np.isnan(values).sum() > column.count(None) else values
 
 
