@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.cli.support import POSTGRES, TINY, Command, complaint, content, only, says, started
-from tests.scenario.test_use_case import MARKS
+from tests.scenario.test_own_words import EACH
 from tsbench.cli.main import main
 from tsbench.run.keeping import FILE
 
@@ -50,19 +50,7 @@ def done(place: Path, *words: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name,
-            marks=[
-                *([getattr(pytest.mark, MARKS[name])] if name in MARKS else []),
-                *([] if name in {"sqlite", "postgres"} else [pytest.mark.nightly]),
-            ],
-        )
-        for name in ("sqlite", "duckdb", *MARKS)
-    ],
-)
+@pytest.mark.parametrize("name", EACH)
 def test_what_load_stored_serves_runs_queries_and_validation_in_turn(place: Path, name: str) -> None:
     (place / "tiny.toml").write_text(TINY)
     done(place, "load", name, "--scenario", "tiny.toml", "--keep")

@@ -19,7 +19,7 @@ from tsbench.cli.main import main
 from tsbench.errors import UserMistake
 from tsbench.model import OpError
 from tsbench.results.summary import SetSummary
-from tsbench.study.agreeing import agreed as agreed_of
+from tsbench.study.agreeing import Witnesses
 from tsbench.study.campaign import planned
 from tsbench.targets.registry import TARGETS as TARGETS_BY_NAME
 from tsbench.testing.stand import Stand
@@ -122,7 +122,7 @@ def test_answers_without_gold_are_compared_between_the_databases_of_a_run(
     (kept,) = (tmp_path / "results").glob("*/sqlite/unproven.jsonl")
     kept.write_text('{"op": "q0", "number": 1, "columns": 5, "rows": []}\n')
     with pytest.raises(UserMistake, match=r"unproven\.jsonl.*a line is no answer"):
-        agreed_of(kept.parent.parent, SetSummary.read(kept.parent.parent).cells)
+        Witnesses(kept.parent.parent).agreed(SetSummary.read(kept.parent.parent).cells)
 
 
 ALARMS = """

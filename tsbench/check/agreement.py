@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tsbench.check.comparison import Row
+    from tsbench.targets.base import Schema
 
 UNPROVEN = "unproven.jsonl"
 """The file of a run with such answers, for a comparison with those of other runs."""
@@ -82,8 +83,13 @@ class Witness:
 
     name: str
     family: str
-    """What databases have in common that share their mistakes, such as TimescaleDB and PostgreSQL."""
+    """What databases have in common that share their mistakes (`family_of`)."""
     answers: Mapping[Hashable, Unproven]
+
+
+def family_of(schema: Schema) -> str:
+    """Return what databases have in common that share their mistakes, as one and its extension do."""
+    return type(schema).__module__
 
 
 def agreements(witnesses: Iterable[Witness]) -> list[Agreement]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from tsbench.check.agreement import Unproven
 from tsbench.check.comparison import ROWS, Difference
-from tsbench.check.own_texts import difference_of, with_bounds
+from tsbench.check.own_texts import difference_in
 from tsbench.check.packed import Packed, SpoolFile
 from tsbench.check.questions import Question
 from tsbench.check.sample import RowSample, head_of, loads
@@ -122,13 +122,6 @@ class Answers:
             self.unchecked.setdefault(kind, "it has no gold")
         return lacks
 
-    def without_gold(self, query: Text, kind: str, number: int, answer: Answer) -> Unproven | None:
-        """Return an answer that only other databases can judge; None if it is no answer, which is wrong."""
-        if isinstance(answer, Difference):
-            self.note(kind, query, answer)
-            return None
-        return Unproven(kind, number, query.answer, answer.odd)
-
     def repeated_as(self, question: Question[Text], again: Answer) -> None:
         """Compare an answer given under load with the one to the same query `again`, which gold does not know."""
         kind, before, query = question.kind, question.read(), question.query
@@ -137,16 +130,22 @@ class Answers:
             self.note(kind, query, difference)
             return
         assert isinstance(before, Packed) and isinstance(again, Packed)  # noqa: S101, PT018
-        if question.part is not None:
-            difference = question.part.compare(query, [with_bounds(again.odd)], before.odd)
-        else:
-            difference = difference_of(query.answer, again.odd, before.odd)
+        difference = difference_in(question, again.odd, before.odd)
         self.repeated[kind] = self.repeated.get(kind, 0) + 1
         if difference is not None:
             self.unsteady.setdefault(kind, difference.short)
 
     def answered(self, kind: str, query: Query, answer: Answer, number: int = 0) -> None:
-        """Add a new question with its answer, which was given while nothing was being written."""
+        """Add a new question with its answer, which was given while nothing was being written.
+
+        One without gold is kept for other databases, and counted if it is no answer.
+        """
+        if self.lacks_gold(query, kind):
+            if isinstance(answer, Difference):
+                self.note(kind, query, answer)
+            else:
+                self.unproven.append(Unproven(kind, number, query.answer, answer.odd))
+            return
         if isinstance(query, Text) and isinstance(answer, Packed):
             self._texts[id(query)] = Unproven(kind, number, query.answer, answer.odd, against_gold=True)
         read = (lambda: answer) if isinstance(answer, Difference) else self._kept().keep(answer)
@@ -351,11 +350,7 @@ def ask(
             answers.unsupported[kind] = str(why)
             askable.remove(kind)
             continue
-        answer = gold.packed(query, session.query(statement, query.columns))
-        if not answers.lacks_gold(query, kind):
-            answers.answered(kind, query, answer, number)
-        elif (unproven := answers.without_gold(query, kind, number, answer)) is not None:
-            answers.unproven.append(unproven)
+        answers.answered(kind, query, gold.packed(query, session.query(statement, query.columns)), number)
         advance(1)
 
 

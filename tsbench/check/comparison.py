@@ -245,7 +245,7 @@ def compare_rows(expected: list[Row], actual: list[Row], columns: tuple[str, ...
         for column, one, other in zip(columns, want, got, strict=False):
             if not equal(one, other):
                 place = f"row {index + 1} of {len(expected)}, {column}"
-                shown, wanted = (shown_row(columns, row) for row in (got, want))
+                shown, wanted = (_shown_row(columns, row) for row in (got, want))
                 values = f"{_shown(column, other)} instead of {_shown(column, one)}"
                 return Difference(f"{place}: {values}{ROWS}{shown}, expected {wanted})")
         if len(want) != len(got):
@@ -253,12 +253,12 @@ def compare_rows(expected: list[Row], actual: list[Row], columns: tuple[str, ...
     if len(expected) != len(actual):
         extra = actual[len(expected)] if len(actual) > len(expected) else expected[len(actual)]
         word = "unexpected" if len(actual) > len(expected) else "missing"
-        text = f"{len(actual)} rows instead of {len(expected)}; first {word}: {shown_row(columns, extra)}"
+        text = f"{len(actual)} rows instead of {len(expected)}; first {word}: {_shown_row(columns, extra)}"
         return Difference(text, f"{word} row")
     return None
 
 
-def shown_row(columns: Sequence[str], row: Row) -> str:
+def _shown_row(columns: Sequence[str], row: Row) -> str:
     """Return a canonical row for people, with its times as ISO 8601."""
     return f"({', '.join(map(_shown, (*columns, *[''] * len(row)), row))})"
 

@@ -123,9 +123,14 @@ class OwnTextTracker(Tracker):
             except NotAnAnswer as error:
                 return Difference(f"gold gives no answer: {error}", "no gold")
             self._last = _asked(query), expected
-        if question.part is not None:
-            return question.part.compare(query, [with_bounds(expected)], answer.odd)
-        return difference_of(query.answer, expected, answer.odd)
+        return difference_in(question, expected, answer.odd)
+
+
+def difference_in(question: Question[Text], expected: Sequence[Row], rows: Sequence[Row]) -> Difference | None:
+    """Return the first difference between the whole answer that is expected and the rows of a question's, or a part."""
+    if question.part is not None:
+        return question.part.compare(question.query, [_with_bounds(expected)], [*rows])
+    return difference_of(question.query.answer, expected, rows)
 
 
 def difference_of(
@@ -136,7 +141,7 @@ def difference_of(
     `columns` are names and kinds, as of `Text.answer`; None is no difference.
     """
     one, other = (_in_order(columns, some) for some in (expected, rows))
-    return compare_rows(with_bounds(one), other, tuple(name for name, _ in columns))
+    return compare_rows(_with_bounds(one), other, tuple(name for name, _ in columns))
 
 
 def _asked(query: Text) -> tuple[Any, ...]:
@@ -162,7 +167,7 @@ def _typed(kind: str, value: Any) -> Any:
     return int(value) if kind == "int" and type(value) is float and value.is_integer() else value
 
 
-def with_bounds(rows: Sequence[Row]) -> list[Row]:
+def _with_bounds(rows: Sequence[Row]) -> list[Row]:
     """Return rows whose floats have the bound by which an answer may differ."""
     columns = list(zip(*rows, strict=True))
     largest = [max((abs(value) for value in column if isinstance(value, float)), default=0.0) for column in columns]

@@ -201,8 +201,7 @@ def _kept_world(results: Path, given: set[str]) -> dict[str, Any]:
     if unfit := given & {"use_case", "scale", "start", "end", "interval", "seed", "form"}:
         raise UserMistake(f"{_option(unfit)}: --loaded says that; leave one of the two out")
     spec = read_kept(results).spec()
-    kept = {name: getattr(spec.world, name) for name in type(spec.world).model_fields}
-    return {**{name: value for name, value in kept.items() if value is not None}, "window": spec.load.window}
+    return {**{name: value for name, value in spec.world if value is not None}, "window": spec.load.window}
 
 
 def _show(name: str, world: World, lines: Sequence[bytes]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +15,7 @@ from tsbench.errors import UserMistake, require
 
 if TYPE_CHECKING:
     from tsbench.scenario.learning import FieldSummary, Learned
+    from tsbench.scenario.own_queries import QueryPart
 
 
 def learn(
@@ -72,7 +72,7 @@ def _learn_dashboard(path: Path, use_case: str | None, longest: str, out: Path |
     from tsbench.cli.generate import parsed
     from tsbench.model import Window
     from tsbench.scenario.dashboards import Known, learn_dashboard, read_dashboard
-    from tsbench.scenario.own_queries import QueryPart
+    from tsbench.scenario.own_queries import tags_of, with_queries
     from tsbench.scenario.parts import WorldPart
     from tsbench.scenario.use_case import resolved
     from tsbench.targets.base import Unsupported
@@ -88,19 +88,15 @@ def _learn_dashboard(path: Path, use_case: str | None, longest: str, out: Path |
     content = read_dashboard(path)
     try:
         spec = WorldPart.model_validate(resolved({"use_case": use_case}, Path())).spec()
-        world, case = World(spec), spec.case
+        world = World(spec)
     except ValueError as error:
         raise UserMistake(str(error).splitlines()[0]) from None
     gold = cache(partial(empty_gold, world, world.measurements))  # of an extra, that only SQL needs
-    tags = {tag.name: tag.choices or None for tag in case.tags} if case else {}
-    layouts = layouts_of(spec)
 
     def targets(asked: QueryPart) -> list[str]:
         """Return the databases whose first layout understands a query."""
         loaded = Window(world.time_ns(0), world.time_ns(world.ticks(2 * longest_ns)))
-        query = QueryPart.kind(asked, layouts)
-        kinds = replace(case, queries={asked.name: query}) if case else None
-        made = queries.make(asked.name, World(replace(spec, case=kinds)), loaded, 1, 0)
+        made = queries.make(asked.name, World(with_queries(spec, [asked])), loaded, 1, 0)
         names = []
         for name, target in TARGETS.items():
             with suppress(Unsupported):
@@ -108,7 +104,7 @@ def _learn_dashboard(path: Path, use_case: str | None, longest: str, out: Path |
                 names.append(name)
         return names
 
-    known = Known(layouts, tags, lambda text: gold().columns(text), targets)
+    known = Known(layouts_of(spec), tags_of(spec.case), lambda text: gold().columns(text), targets)
     learned = learn_dashboard(content, known, use_case, longest_ns)
     if gold.cache_info().currsize:
         gold().close()

@@ -309,11 +309,11 @@ def validate(
 
     *names, file = words
     places: Sequence[tuple[str | None, str | None, Kept | None]]
-    none: list[None] = [None] * len(names)
     if kept:
         places = _kept_places(names, kept, [endpoint, schema])
     else:
-        places = [*zip(endpoint or [], schema or none, none, strict=False)]
+        layouts: list[str | None] = [*schema] if schema else [None] * len(names)
+        places = [(at, layout, None) for at, layout in zip(endpoint or [], layouts, strict=False)]
     if not names or len(names) != len(places) or len(names) != len(schema or names):
         raise UserMistake("give TARGET... FILE, and as many --endpoint (and --schema, if any) or --loaded as targets")
     with opened(file) as blocks:

@@ -86,8 +86,9 @@ class Kept(Part):
         UserMistake
             If a directory is gone or damaged.
         """
-        first, last = _spec(self.run_dirs[0]), _spec(self.run_dirs[-1])
-        return first.model_copy(update={"block": last.block_points}) if len(self.runs) > 1 else first
+        first, *others = self.run_dirs
+        spec = _spec(first)
+        return spec.model_copy(update={"block": _spec(others[-1]).block_points}) if others else spec
 
     @property
     def is_only_loaded(self) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tsbench.check.agreement import Unproven, Witness
+from tsbench.check.agreement import Witness, family_of
 from tsbench.check.answers import Answers
 from tsbench.check.comparison import canonical, forms_of
 from tsbench.check.gold import Gold
@@ -21,7 +21,7 @@ from tsbench.targets.base import Unsupported
 from tsbench.targets.session import MEANT
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Sequence
 
     from tsbench.model import Query, Rows
     from tsbench.run.keeping import Kept
@@ -37,20 +37,20 @@ class Validated:
     """What one database answered.
 
     `hashes` has one of each answer by its query's number: those of two databases are equal if the answers are, to nine
-    digits. `unproven` has the answers that nobody but another database can judge.
-    `family` is that of `Witness`.
+    digits. `family` is that of `Witness`.
     """
 
     name: str
     family: str
     answers: Answers
     hashes: dict[int, int] = field(default_factory=dict)
-    unproven: dict[Hashable, Unproven] = field(default_factory=dict)
 
     @property
     def witness(self) -> Witness:
         """The answers without gold, for a comparison with those of others."""
-        return Witness(self.name, self.family, self.unproven)
+        return Witness(
+            self.name, self.family, {one.number: one for one in self.answers.unproven if not one.against_gold}
+        )
 
 
 def validate(
@@ -80,7 +80,7 @@ def validate(
         writes += [writes_of(run) for run in kept.run_dirs]
     gold = Gold(feed, np.concatenate(writes), keeps_duplicates=schema.keeps_duplicates)
     known = known_differences(part.queries, target.name)
-    validated = Validated(f"{target.name} {schema.name}", type(schema).__module__, Answers(known=known))
+    validated = Validated(f"{target.name} {schema.name}", family_of(schema), Answers(known=known))
     with closing(limits.connect(target, schema)) as session:
         for asked in queries:
             query, answers = asked.query, validated.answers
@@ -95,12 +95,9 @@ def validate(
                 text = f"{target.name}: query {asked.number + 1} ({asked.kind}): {error}"
                 raise Broken(text) from error
             answer = gold.packed(query, rows)
-            if answers.lacks_gold(query, asked.kind):
-                if (unproven := answers.without_gold(query, asked.kind, asked.number, answer)) is not None:
-                    validated.unproven[asked.number] = unproven
-                continue
-            validated.hashes[asked.number] = _hash_of(query, rows)
-            answers.answered(asked.kind, query, answer)
+            if not answers.lacks_gold(query, asked.kind):
+                validated.hashes[asked.number] = _hash_of(query, rows)
+            answers.answered(asked.kind, query, answer, asked.number)
         validated.answers.compare(gold)
     return validated
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -123,8 +124,8 @@ def learn_dashboard(dashboard: Mapping[str, Any], known: Known, use_case: str, l
     for asked in queries:
         name = _name_of(asked.title, tables)
         try:
-            tables[name], understood = _table(name, asked, known, most)
-            targets = targets or [*understood]
+            tables[name], query = _table(name, asked, known, most)
+            targets = targets or [*known.targets(query)]
             windows_ns.append(asked.window_ns)
         except ValueError as error:
             left_out.append(printable_line(f"{asked.title}: {error}"))
@@ -288,8 +289,8 @@ def _applied(parts: Sequence[Mapping[str, Any]]) -> str:
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
-def _table(name: str, asked: _Asked, known: Known, most: str) -> tuple[str, Sequence[str]]:
-    """Return a [[query]] table, and the databases that understand it; `most` is the language of most queries.
+def _table(name: str, asked: _Asked, known: Known, most: str) -> tuple[str, QueryPart]:
+    """Return a [[query]] table as text and as a model; `most` is the language of most queries.
 
     Raises
     ------
@@ -317,16 +318,15 @@ def _table(name: str, asked: _Asked, known: Known, most: str) -> tuple[str, Sequ
         f"text.{asked.language}": text,
         "gold": gold or None,
     }
-    given = {key: value for key, value in part.items() if value is not None and not key.startswith("text.")}
+    table = "\n".join(["[[query]]", *(f"{key} = {_toml(value)}" for key, value in part.items() if value is not None)])
     try:
-        query = QueryPart.model_validate({**given, "text": {asked.language: text}})
+        query = QueryPart.model_validate(tomllib.loads(table)["query"][0])
         expect_answerable([query], known.layouts, known.tags, taken=())
     except ValidationError as error:
         raise ValueError(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
     except ValueError as error:
         raise ValueError(str(error).removeprefix(f"query.{name}.")) from None
-    lines = [f"{key} = {_toml(value)}" for key, value in part.items() if value is not None]
-    return "\n".join(["[[query]]", *lines]), known.targets(query)
+    return table, query
 
 
 def _toml(value: Any) -> str:
@@ -367,7 +367,7 @@ def _of_sql(asked: _Asked, known: Known) -> tuple[str, str, list[tuple[str, str]
         tags = ", ".join(f't."{tag}"' for tag in known.tags)
         wide = f'(SELECT m.*, {tags} FROM "{layout.name}" m JOIN tags t ON t.id = m.tags_id) {layout.name}'  # noqa: S608
         text = re.sub(
-            rf"""\b(FROM|JOIN)\s+(?:\w+\.)?"?{re.escape(layout.name)}"?(?!\w)(?:\s+AS)?""",
+            rf"""\b(FROM|JOIN)\s+"?{re.escape(layout.name)}"?(?!\w)(?:\s+AS)?""",
             rf"\1 {wide}",
             text,
             flags=re.IGNORECASE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -14,13 +15,15 @@ from tsbench.targets.registry import TARGETS, unknown
 from tsbench.text import suggestion
 from tsbench.workload import own_text, queries
 from tsbench.workload.layout import QueryKind
+from tsbench.workload.world import layouts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from tsbench.model import Aggregate, Comparator, Query
     from tsbench.model import Field as Column
-    from tsbench.workload.layout import Layout, Pick
+    from tsbench.workload.layout import Layout, Pick, UseCase
+    from tsbench.workload.world import WorldSpec
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 TAKEN = frozenset({"time", "id", "tags", "tags_id", "_id", "timestamp"})
@@ -262,6 +265,19 @@ def known_differences(asked: Iterable[QueryPart], target: str) -> dict[str, str]
 def query_kinds(asked: Sequence[QueryPart], layouts: Sequence[Layout]) -> dict[str, QueryKind]:
     """Return kinds of query by their names, about these measurements."""
     return {query.name: query.kind(layouts) for query in asked}
+
+
+def with_queries(spec: WorldSpec, asked: Sequence[QueryPart]) -> WorldSpec:
+    """Return a world that knows further kinds of query beside those of its use case."""
+    case = spec.case
+    if not asked or case is None or not (layouts := layouts_of(spec)):
+        return spec
+    return replace(spec, case=replace(case, queries={**case.queries, **query_kinds(asked, layouts)}))
+
+
+def tags_of(case: UseCase | None) -> dict[str, Sequence[str] | None]:
+    """Return the tags of a use case, the key first, each with its values if it has a list of them."""
+    return {tag.name: tag.choices or None for tag in case.tags} if case else {}
 
 
 def expect_answerable(

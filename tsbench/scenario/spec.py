@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections import Counter
-from dataclasses import replace
 from hashlib import sha256
 from itertools import starmap
 from pathlib import Path
@@ -24,7 +23,14 @@ from tsbench.scenario import matrix, prepared
 from tsbench.scenario.events import EventPart, expect_sequence
 from tsbench.scenario.file import explain, known_keys, naming, odd_text, read_document
 from tsbench.scenario.file_keys import SEARCH_REPEAT, SearchPart, check_keys, read_search
-from tsbench.scenario.own_queries import KnownPart, QueryPart, expect_answerable, known_differences, query_kinds
+from tsbench.scenario.own_queries import (
+    KnownPart,
+    QueryPart,
+    expect_answerable,
+    known_differences,
+    tags_of,
+    with_queries,
+)
 from tsbench.scenario.parts import (
     DEFAULTS,
     CheckPart,
@@ -143,8 +149,9 @@ class RunSpec(Job):
             )
         if self.query and (layouts := layouts_of(self.world.spec())):
             case = self.world.spec().case
-            tags = {tag.name: tag.choices or None for tag in case.tags} if case else {}
-            expect_answerable(self.query, layouts, tags, taken={*queries.QUERIES, *(case.queries if case else ())})
+            expect_answerable(
+                self.query, layouts, tags_of(case), taken={*queries.QUERIES, *(case.queries if case else ())}
+            )
         expect_sequence(self.event, self.drive, self.server)
         kinds = {op.name: "write" if op.query is None else "query" for op in self.op}
         expect_fit(self.gates, kinds, self.drive.loop)
@@ -251,12 +258,7 @@ class RunSpec(Job):
 
     def world_at(self) -> World:
         """Return the simulated world of the run, with the scenario's own kinds of query."""
-        spec = self.world.spec(self.resolution_ns)
-        case = spec.case
-        if self.query and case is not None and (layouts := layouts_of(spec)):
-            own = query_kinds(self.query, layouts)
-            spec = replace(spec, case=replace(case, queries={**case.queries, **own}))
-        return World(spec)
+        return World(with_queries(self.world.spec(self.resolution_ns), self.query))
 
     def write_ticks(self, world: World) -> tuple[int, int | None]:
         """Return the first tick of the run's writes and the one after the last (None: no end).

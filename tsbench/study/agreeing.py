@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tsbench.check.agreement import UNPROVEN, Witness, agreements, read_unproven
+from tsbench.check.agreement import UNPROVEN, Witness, agreements, family_of, read_unproven
 from tsbench.results.reading import damaged
 from tsbench.results.rundir import RunDir
 from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping
+    from collections.abc import Collection, Hashable, Mapping
     from pathlib import Path
 
     from tsbench.check.agreement import Unproven
@@ -19,42 +19,56 @@ if TYPE_CHECKING:
     from tsbench.results.summary import Summary
 
 
-def agreed(results: Path, summaries: Iterable[Summary]) -> list[Agreement]:
-    """Return how far the databases of a result set agree, for each kind of query without gold that two answered.
+class Witnesses:
+    """The databases of a result set with their answers without gold; each run's file is read once."""
 
-    Of kinds with gold, those on whose answers all databases agree with each other and not with gold.
+    def __init__(self, results: Path) -> None:
+        self.results = results
+        self._answers: dict[tuple[str, str], dict[Hashable, Unproven]] = {}
+        """By target and schema; runs of one database are one witness."""
+        self._read: set[tuple[str, str | None]] = set()
+        """The runs whose files were read, and when they started: one that is repeated has another file."""
 
-    Runs of one database are one witness; questions are the same where world, window, kind and number are.
+    def agreed(self, summaries: Collection[Summary]) -> list[Agreement]:
+        """Return how far the databases agree, for each kind of query without gold that two answered.
 
-    Raises
-    ------
-    UserMistake
-        If a file of a run is damaged.
-    """
-    witnesses: dict[str, dict[Hashable, Unproven]] = {}
-    families: dict[str, str] = {}
-    asked: dict[str, set[str]] = {}  # the databases that answered each kind, rightly or not
-    summaries = [*summaries]
-    layouts = {(one.target, one.schema_) for one in summaries}
-    for summary in summaries:
-        name, schema = summary.target, summary.schema_
-        witness = f"{name} {schema}" if sum(of == name for of, _ in layouts) > 1 else name
-        for kind in summary.answers.by_kind if summary.answers is not None else ():
-            asked.setdefault(kind, set()).add(witness)
-        run = RunDir(results / summary.cell)
-        if not run.has(UNPROVEN):
-            continue
-        target = TARGETS.get(name)
-        families[witness] = type(target.schemas[schema]).__module__ if target and schema in target.schemas else name
+        Of kinds with gold, those on whose answers all databases agree with each other and not with gold. Questions are
+        the same where world, window, kind and number are.
+
+        Raises
+        ------
+        UserMistake
+            If a file of a run is damaged.
+        """
+        layouts = {(one.target, one.schema_) for one in summaries}
+        names = {
+            (of, schema): f"{of} {schema}" if sum(of == one for one, _ in layouts) > 1 else of for of, schema in layouts
+        }
+        asked: dict[str, set[str]] = {}  # the databases that answered each kind, rightly or not
+        for one in summaries:
+            self._take(one)
+            for kind in one.answers.by_kind if one.answers is not None else ():
+                asked.setdefault(kind, set()).add(names[one.target, one.schema_])
+        found = agreements(Witness(names[of], _family(*of), answers) for of, answers in self._answers.items())
+        return [one for one in found if len(one.names) > 1 and _is_fair(one, asked)]
+
+    def _take(self, summary: Summary) -> None:
+        run = RunDir(self.results / summary.cell)
+        if (summary.cell, summary.started) in self._read or not run.has(UNPROVEN):
+            return
+        self._read.add((summary.cell, summary.started))
         spec = run.read_json("spec.json")
         world = json.dumps([spec["world"], spec["load"]["window"]], sort_keys=True)
+        answers = self._answers.setdefault((summary.target, summary.schema_), {})
         try:
-            for answer in read_unproven(run / UNPROVEN):
-                witnesses.setdefault(witness, {})[world, answer.kind, answer.number] = answer
+            answers |= {(world, one.kind, one.number): one for one in read_unproven(run / UNPROVEN)}
         except ValueError as error:
             raise damaged(run / UNPROVEN, error) from None
-    found = agreements(Witness(name, families[name], answers) for name, answers in witnesses.items())
-    return [one for one in found if len(one.names) > 1 and _is_fair(one, asked)]
+
+
+def _family(target: str, schema: str) -> str:
+    known = TARGETS.get(target)
+    return family_of(known.schemas[schema]) if known is not None and schema in known.schemas else target
 
 
 def _is_fair(agreement: Agreement, asked: Mapping[str, set[str]]) -> bool:

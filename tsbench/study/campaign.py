@@ -24,7 +24,7 @@ from tsbench.run.standing import Standing
 from tsbench.scenario.file import naming, scenario_file
 from tsbench.scenario.spec import ROUND, Scenario, select
 from tsbench.scenario.validation import check_spec, expect_plausible
-from tsbench.study.agreeing import agreed
+from tsbench.study.agreeing import Witnesses
 from tsbench.study.claims import Study
 from tsbench.study.resuming import check_resumable, done_before, earlier
 from tsbench.study.reuse import for_kept, in_groups, standing_on
@@ -206,7 +206,7 @@ def campaign(
         import tsbench.results.tables  # noqa: F401, PLC0415
 
     search = scenario.search
-    write = partial(_write, scenario, search, Study.read(scenario.path), _place_in(scenario, search), results)
+    write = partial(_write, scenario, Study.read(scenario.path), _place_in(scenario, search), Witnesses(results))
     summaries: list[Summary] = []
     report_due, reached = 0.0, False
     ran, since_s = 0, time.monotonic()
@@ -285,13 +285,13 @@ def _partial(results: Path, cell: RunSpec) -> list[Summary]:
 
 def _write(
     scenario: Scenario,
-    search: SearchPart | None,
     study: Study,
     place: Callable[[Summary], int],
-    results: Path,
+    witnesses: Witnesses,
     summaries: Sequence[Summary],
 ) -> None:
     """Write the set's summary; cells of earlier attempts that are not in `summaries` remain in it."""
+    search, results = scenario.search, witnesses.results
     cells = {summary.cell: summary for summary in [*earlier(results).cells, *summaries]}
     runs = defaultdict[str, list[Summary]](list)
     ends = searched(search, scenario.repeat, [*cells.values()]) if search is not None else []
@@ -307,7 +307,7 @@ def _write(
         figures=tuple(shown_figures(study.figures, runs)),
         knee=_knee(list(cells.values())) if scenario.knee else None,
         searches=tuple(ends),
-        agreements=tuple(agreed(results, cells.values())),
+        agreements=tuple(witnesses.agreed(cells.values())),
     ).write(results)
 
 
