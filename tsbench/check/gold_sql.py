@@ -35,6 +35,7 @@ class GoldSql:
 
     def __init__(self, measurements: Sequence[Measurement], tags_of: Callable[[str], Mapping[str, Codes]]) -> None:
         self._measurements, self._place = measurements, TemporaryDirectory()
+        self._seen: Window | None = None
         settings: dict[str, Any] = {"enable_external_access": "false", "memory_limit": "500MB", "threads": "1"}
         self._connection = connection = duckdb.connect(str(Path(self._place.name) / "points.duckdb"), config=settings)
         connection.execute("SET TimeZone = 'UTC'")
@@ -114,7 +115,10 @@ class GoldSql:
         return [(name, _kind(of) or "") for name, of, *_ in described]
 
     def _see(self, window: Window) -> None:
-        """Make views of the measurements with the points of a window."""
+        """Make views of the measurements with the points of a window, unless they are there."""
+        if window == self._seen:
+            return
+        self._seen = window
         bounds = f"time >= {window.start_ns} AND time < {window.end_ns}"
         for m in self._measurements:
             names = ", ".join(map(quoted, (*m.tags, *m.own_tags, *m.field_names)))
