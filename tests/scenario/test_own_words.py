@@ -75,6 +75,27 @@ def test_answers_without_gold_are_said_to_be_unchecked_and_empty_ones_to_be_empt
     says(text, "Evidence for the answers", "20 answers under load were the same when asked again")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "text", "why"),
+    [
+        ("sqlite", "SELECT max(m.rpms) FROM pump m", "no such column: m.rpms"),
+        pytest.param("postgres", "SELECT lo_creat(-1)", "read only: ", marks=pytest.mark.postgres),
+        ("duckdb", "SELECT nextval('numbers')", "numbers"),
+    ],
+)
+def test_a_text_that_fails_or_writes_ends_the_run_before_the_measured_load(
+    target: str, text: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = f'[[query]]\nname = "odd"\nwindow = "5m"\nanswer = ["n:int"]\ntext.sql = "{text}"\n'
+    (tmp_path / "works.toml").write_text(TEXT + query)
+    scenario = OF_WORKS[: OF_WORKS.index("[[op]]")].replace('"sqlite"', f'"{target}"')
+    (tmp_path / "s.toml").write_text(scenario + '[[op]]\nquery = "odd"\n')
+    assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == 1
+    says(capsys.readouterr().out, "query 'odd' fails: ", why)
+    assert not [*(tmp_path / "results").glob("*/*/ops.parquet")]
+
+
 def in_two_databases(
     place: Path, capsys: pytest.CaptureFixture[str], *texts: str, gold: str = ""
 ) -> tuple[int, str, dict[str, Any]]:

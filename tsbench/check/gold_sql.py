@@ -115,7 +115,7 @@ class GoldSql:
         return [(name, _kind(of) or "") for name, of, *_ in described]
 
     def _see(self, window: Window) -> None:
-        """Make views of the measurements with the points of a window, unless they are there."""
+        """Make views of the measurements with the points of a window; none for the last one again."""
         if window == self._seen:
             return
         self._seen = window

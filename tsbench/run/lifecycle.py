@@ -1,6 +1,6 @@
 """The life cycle of one run: from an empty server to a committed, checked result.
 
-    server.start -> create -> load -> settle -> plausible? -> cold? -> warm up -> measure + collect
+    server.start -> create -> load -> settle -> plausible? -> rehearse -> cold? -> warm up -> measure + collect
     -> audit -> check -> commit
 
 `tsbench run` calls it, and so does the helper process of bare `locust -f` (see `drive.bare.helper`): only the part that
@@ -32,6 +32,7 @@ from tsbench.run.examination import examine
 from tsbench.run.measurement import measured, recorded
 from tsbench.run.phases import Phases
 from tsbench.run.preparation import create, expect_plausible, load
+from tsbench.run.rehearsal import rehearse
 from tsbench.run.server_limits import GroupCounters, capped
 from tsbench.run.standing import end_server, server_directory
 from tsbench.run.time_limits import Limits
@@ -216,6 +217,7 @@ def _carry_out(
             else:
                 expires = target.parse(server.endpoint).expire_after_s is not None
                 loaded = standing.begin(run, session, schema, world.measurements, expires=expires)
+            rehearse(spec, target, schema, limits)
         cold = None
         if spec.target.cold:
             progress.phase("cold start")

@@ -184,6 +184,8 @@ class Target:
     """Processes that may open the data, which limits the load processes and the collectors."""
     embedded: bool = False
     """Whether the database runs inside the processes that open it, without a server to cap, kill or sample."""
+    read_only: str = ""
+    """The statement after which a session refuses to write; "" if the database has none."""
     acknowledges_in_part: bool = False
     """Whether it may refuse some points of a write and store the others; if not, it stores all or none."""
     has_counters: bool = False

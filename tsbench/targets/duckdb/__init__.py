@@ -33,6 +33,7 @@ TARGET = Target(
     cooperative=False,
     access=Access.ONE_PROCESS,
     embedded=True,
+    read_only="BEGIN TRANSACTION READ ONLY",
     durability="nothing: a commit is synced to the write-ahead log",
     requirements=(Requirement("DuckDB", "pip install 'tsbench[duckdb]'", modules=("duckdb",), is_optional=False),),
 )

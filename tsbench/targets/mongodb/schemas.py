@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsbench.encode import bson_columns, bson_hours
 from tsbench.encode.bson_columns import MEASUREMENT, TIME
+from tsbench.errors import UserMistake
 from tsbench.targets.base import (
     NUMBERS,
     Operation,
     Payload,
     Schema,
     Statement,
+    Unsupported,
     expect_all_fields,
     expect_kinds,
     expressible,
@@ -85,8 +87,13 @@ class DocumentSchema(Schema):
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
         for m in measurements:
+            if "$" in m.name:
+                raise UserMistake(f"a collection cannot be called '{m.name}', with a $; rename the measurement")
             for name in (*m.tags, *m.own_tags, *m.field_names):
-                plain(name)
+                try:
+                    plain(name)
+                except Unsupported as why:
+                    raise UserMistake(f"{why}; rename it") from None
         made = [self._collection(name, m) for name, m in self.collections(measurements).items()]
         return [*self.drop(measurements), *made]
 

@@ -43,6 +43,7 @@ def _target(name: str, product: str, *requirements: Requirement) -> Target:
         driver=Driver("MySQLdb", "mysql", ("mysqlclient",)),
         secrets=("TSBENCH_PASSWORD",),
         resolution_ns=1_000,
+        read_only="SET SESSION TRANSACTION READ ONLY",
         durability="`innodb_flush_log_at_trx_commit = 1`, `innodb_doublewrite = 1`",
         has_counters=True,
         requirements=requirements,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsbench.encode import mysql_text, sql
 from tsbench.encode.mysql_text import literal
+from tsbench.errors import UserMistake
 from tsbench.model import Kind, OpError, Outcome, WriteMode
 from tsbench.targets.base import Command, Operation, Payload, Statement, Unsupported, expressible
 from tsbench.targets.sql import (
@@ -186,6 +187,8 @@ class MysqlSchema(SqlSchema):
     )  # fmt: skip
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
+        for name in (name for m in measurements for name in (m.name, *m.tags, *m.field_names) if name.endswith(" ")):
+            raise UserMistake(f"'{name}' ends in a space, which no table or column does here; rename it")
         return [CreateDatabase(), *SqlSchema.create(self, measurements, tags)]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:

@@ -24,6 +24,7 @@ TARGET = Target(
     greetings=(rb"[SN]\Z",),
     secrets=("TSBENCH_PASSWORD",),
     resolution_ns=1_000,
+    read_only="SET default_transaction_read_only = on",
     durability="`fsync = on`, `synchronous_commit = on`",
     has_counters=True,
     peer_queries=PEER_QUERIES,

@@ -25,6 +25,7 @@ TARGET = Target(
     server="tsbench.targets.sqlite:SqliteServer",
     cooperative=False,
     embedded=True,
+    read_only="PRAGMA query_only = ON",
     durability="`journal_mode = WAL`, `synchronous = FULL`",
     has_counters=True,
     requirements=(
