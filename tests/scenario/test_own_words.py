@@ -108,7 +108,7 @@ def in_two_databases(
     ]
     (place / "ways.toml").write_text(HEAD + "".join(asked))
     head = 'question = "?"\nworld = { use_case = "ways.toml", scale = 12 }\nload.window = "20m"\n'
-    head += 'check.answers = 20\ndrive = { users = 2, warmup = "0s", duration = "2s" }\n'
+    head += 'check = { answers = 20, evidence = "agreed" }\ndrive = { users = 2, warmup = "0s", duration = "2s" }\n'
     head += "".join(f'[[op]]\nquery = "q{number}"\n' for number in range(len(texts)))
     (place / "s.toml").write_text(head + '[[op]]\nwrite = 10\n[matrix]\ntarget.name = ["sqlite", "duckdb"]\n')
     code = main(["run", str(place / "s.toml"), "--out", str(place / "results"), "--junit", str(place / "junit.xml")])
@@ -134,6 +134,9 @@ def test_answers_without_gold_are_compared_between_the_databases_of_a_run(
         said, f"tsbench: 'q1' has no gold: {10 - differs['differ']} of 10 answers of sqlite, duckdb agree; first query "
     )
     assert [cell["validity"]["state"] for cell in of_set["cells"]] == ["valid", "valid"]
+    weak = "evidence for the answers to 'q1' is 'differs', and check.evidence asks for 'agreed'"
+    assert of_set["weak"] == [f"sqlite: {weak}", f"duckdb: {weak}"]
+    says(said, f"Evidence:     sqlite: {weak}.")
     (page,) = (tmp_path / "results").glob("*/report.html")
     says(page.read_text(encoding="utf-8"), "Evidence for the answers", ">agreed<", ">differs<")
     cases = {case.get("name"): [*case] for case in ET.parse(tmp_path / "junit.xml").iter("testcase")}

@@ -255,8 +255,9 @@ def _show(ran: Ran, *, with_report: bool) -> int:
     show_repeats(ran)
     bad = ran.not_passed
     if not bad:
-        differ = [one for one in SetSummary.read(ran.results).agreements if one.differ]
-        return fail("; ".join(one.sentence for one in differ), 1) if differ else 0
+        of_set = SetSummary.read(ran.results)
+        said = [*(one.sentence for one in of_set.agreements if one.differ), *of_set.weak]
+        return fail("; ".join(said), 1) if said else 0
     first = bad[0]
     which = f"first {first.cell}" if bad[1:] else first.cell
     why = _short(first) if _one_place() and not stdout.quiet else first.headline

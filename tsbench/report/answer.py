@@ -59,7 +59,9 @@ def _with_ratios(side: Side, ratios: Sequence[tuple[str, GateResult]]) -> Side:
 def answer_of(results: ResultSet, judged: Sides | None = None) -> tuple[str, ...]:
     """Return the answer of a result set: `answer` of its `judged_sides`, which may be known."""
     said = answer(judged or judged_sides(results), _REPEAT if results.scenario else _REPEAT_SCENARIO)
-    return (*_study(results.summary.claims), *agreement_lines(results.summary.agreements), *said)
+    summary = results.summary
+    weak = (f"Evidence: {text}." for text in summary.weak)
+    return (*_study(summary.claims), *agreement_lines(summary.agreements), *weak, *said)
 
 
 def answer_at(results: Path) -> tuple[str, ...]:

@@ -12,18 +12,43 @@ if TYPE_CHECKING:
 
     from tsbench.report.cells import Cell
     from tsbench.results.figures import Agreement, AnswerCounts
+    from tsbench.results.summary import Summary
 
 GOLD, AGREED, REPEATS, DIFFERS, NONE = "gold", "agreed", "repeats", "differs", "not checked"
 """Words for what speaks for answers, the strongest first: gold, other databases, the same one asked again, nothing."""
 
 
-def evidence(cell: Cell) -> list[tuple[str, str, str]]:
+_RANK = {word: rank for rank, word in enumerate((DIFFERS, NONE, REPEATS, AGREED, GOLD))}
+
+
+def evidence(summary: Summary, agreements: Sequence[Agreement]) -> list[tuple[str, str, str]]:
     """Return for each kind of query of a run the word, and what stands behind it in a sentence."""
-    answers = cell.summary.answers
+    answers = summary.answers
     if answers is None:
         return []
     told = [(kind, GOLD, f"{count:,} compared") for kind, count in answers.by_kind.items() if kind != READ_BACK]
-    return told + [(kind, *_without_gold(kind, answers, cell.agreements)) for kind in answers.unchecked]
+    told += [(kind, *_without_gold(kind, answers, agreements)) for kind in answers.unchecked]
+    known = {kind for kind, *_ in told} | {*answers.unsupported}
+    asked = summary.measured.ops.items() if summary.measured is not None else ()
+    return told + [
+        (name, NONE, "none of its answers was compared")
+        for name, op in asked
+        if op.kind == "query" and name not in known
+    ]
+
+
+def weakest(summary: Summary, agreements: Sequence[Agreement]) -> str:
+    """Return the word for those answers of a run for which the least speaks, "" if it has none."""
+    return min((word for _, word, _ in evidence(summary, agreements)), key=_RANK.__getitem__, default="")
+
+
+def too_weak(summary: Summary, agreements: Sequence[Agreement], least: str) -> list[str]:
+    """Return sentences on the kinds of query of a run for which less speaks than the word `least`."""
+    return [
+        f"{summary.cell}: evidence for the answers to '{kind}' is '{word}', and check.evidence asks for '{least}'"
+        for kind, word, _ in evidence(summary, agreements)
+        if _RANK[word] < _RANK[least]
+    ]
 
 
 def _without_gold(kind: str, answers: AnswerCounts, agreements: Sequence[Agreement]) -> tuple[str, str]:
@@ -40,7 +65,10 @@ def _without_gold(kind: str, answers: AnswerCounts, agreements: Sequence[Agreeme
 def unproven_remarks(cell: Cell) -> list[str]:
     """Return sentences on the answers of a run that nothing but the same database speaks for, and those without any."""
     kinds: dict[str, list[str]] = {}
-    for kind, word, _ in evidence(cell):
+    without = cell.summary.answers.unchecked if cell.summary.answers is not None else {}
+    for kind, word, _ in evidence(cell.summary, cell.agreements):
+        if kind not in without:
+            continue
         kinds.setdefault(word, []).append(f"'{kind}'")
     repeated, none = kinds.get(REPEATS), kinds.get(NONE)
     same = "they were the same when asked again, which does not say that they are right"

@@ -61,6 +61,9 @@ def document(sets: Sequence[ResultSet]) -> str:
                 state = "invalid" if one.differ else "valid"
                 case = Case(f"answers to {one.kind} agree", _TAGS[state], state, one.sentence)
                 _add_case(suite, roots.name, case, [], 0.0)
+        for text in roots.summary.weak:
+            case = Case("evidence for the answers", _TAGS["invalid"], "invalid", text)
+            _add_case(suite, roots.name, case, [], 0.0)
         suite.set("time", f"{sum(map(_took_s, roots.cells)):.3f}")
         _count(suite)
     _count(root)

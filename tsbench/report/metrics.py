@@ -16,7 +16,7 @@ from tsbench.measure.latency import AT_LEAST, latency_of
 from tsbench.measure.merge import PERCENTS
 from tsbench.measure.settling import MOST_RANGE, MOST_RISE
 from tsbench.measure.steadiness import TOLERATED_DRIFT
-from tsbench.report.evidence import unproven_remarks
+from tsbench.report.evidence import unproven_remarks, weakest
 from tsbench.text import listed
 from tsbench.units import NS_PER_S, format_count, format_duration, format_factor, format_size
 
@@ -206,7 +206,7 @@ COMPARED: dict[str, Metric] = {metric.key: metric for metric in METRICS if metri
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the summary table: one or more metrics, printed with a slash between them."""
+    """A column of the summary table: one or more metrics, printed with a slash between them; of none the evidence."""
 
     group: str
     title: str
@@ -214,6 +214,8 @@ class Column:
 
     def text(self, cell: Cell) -> str:
         """Return the text of the column for a run."""
+        if not self.keys:
+            return weakest(cell.summary, cell.agreements) or MISSING
         texts = [COMPARED[key].text(cell) for key in self.keys]
         return MISSING if all(text == MISSING for text in texts) else " / ".join(texts)
 
@@ -232,6 +234,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("query", "max", ("query_max_ns",)),
     Column("disk", "bytes / point", ("bytes_per_point",)),
     Column("answers", "checked / wrong", ("answers_checked", "answers_wrong")),
+    Column("answers", "evidence", ()),
     Column("writes", "acknowledged / stored", ("writes_acknowledged", "writes_stored")),
 )
 """Columns of the summary table after validity, gates and limit; `time_label` names the time of p50, p99 and max."""

@@ -211,7 +211,7 @@ def boxes(cell: Cell) -> list[Table]:
             wide=True,
         ),
         Table("Not supported by this schema", _unsupported(cell), wide=True),
-        Table("Evidence for the answers", [*evidence(cell)], wide=True),
+        Table("Evidence for the answers", [*evidence(cell.summary, cell.agreements)], wide=True),
     ]
     return [table for table in tables if table.rows]
 

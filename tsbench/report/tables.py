@@ -124,6 +124,8 @@ def _median_text(column: Column, cells: Sequence[Cell]) -> str:
 
     A figure that only some runs have says so, or its p99 would lie above the largest time of all.
     """
+    if not column.keys:
+        return _words([column.text(cell) for cell in cells])
     metrics = [COMPARED[key] for key in column.keys]
     values_of = [[value for cell in cells if (value := metric.value(cell)) is not None] for metric in metrics]
     if not all(values_of):

@@ -358,6 +358,8 @@ class SetSummary(Part):
     searches: Several[Searched] = ()
     agreements: Several[Agreement] = ()
     """How far databases agree on answers without gold, where several answered the same questions."""
+    weak: Several[Text] = ()
+    """For which kinds of query of which runs less speaks than `check.evidence` asks for, as sentences."""
 
     @property
     def found(self) -> list[str]:

@@ -15,6 +15,7 @@ from tsbench.check.own_texts import expect_gold
 from tsbench.errors import Broken, UserMistake, typed_line
 from tsbench.measure.gates import checked_gate
 from tsbench.report import lacking
+from tsbench.report.evidence import too_weak
 from tsbench.results.reading import keeps_tables
 from tsbench.results.rundir import ERRORS_FILE, RunDir, new_set
 from tsbench.results.summary import SERVER_DEATHS, Knee, SetSummary, Summary
@@ -299,6 +300,9 @@ def _write(
         runs[end.name] = [cells[cell] for cell in end.cells]
     for name, summary in cells.items() if search is None else ():
         runs[name.partition(ROUND)[0]].append(summary)
+    agreements = tuple(witnesses.agreed(cells.values()))
+    least = {spec.id: spec.check.evidence for spec in scenario.expand()}
+    asked = [(one, needed) for one in cells.values() if (needed := least.get(one.cell.partition(ROUND)[0]))]
     SetSummary(
         scenario=scenario.name,
         question=next((summary.question for summary in cells.values() if summary.question), ""),
@@ -307,7 +311,8 @@ def _write(
         figures=tuple(shown_figures(study.figures, runs)),
         knee=_knee(list(cells.values())) if scenario.knee else None,
         searches=tuple(ends),
-        agreements=tuple(witnesses.agreed(cells.values())),
+        agreements=agreements,
+        weak=tuple(text for one, needed in asked for text in too_weak(one, agreements, needed)),
     ).write(results)
 
 
