@@ -356,7 +356,8 @@ class Text:
     `answer` has the names and kinds of its columns: time, text, int, float or bool. `texts` has the text by the name of
     its language; the parameters in it are :start and :end of the window, and the names in `values`, each with its
     texts. `gold` is DuckDB's SQL for the right answer, about a table of the measurement with the points of the window;
-    "" if there is none, and answers are not compared.
+    "" if there is none, and answers are not compared. `halves` has how the values of some columns follow from those of
+    the window's halves: sum, min or max.
     """
 
     measurement: Measurement
@@ -365,6 +366,7 @@ class Text:
     gold: str
     window: Window
     values: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    halves: tuple[tuple[str, str], ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tsbench.check.agreement import MOST_VALUES, Unproven, Witness, agreements, read_unproven, write_unproven
 from tsbench.check.answers import Answers
+from tsbench.check.halves import difference_from_halves
 from tsbench.check.packed import Packed
 from tsbench.check.questions import Question
 from tsbench.check.sample import part_of
@@ -48,6 +50,32 @@ def test_an_answer_asked_again_may_differ_by_rounding_and_in_order_only(is_part:
         assert answers.repeated == {"k": 1}
         assert (said in answers.unsteady["k"]) if said else not answers.unsteady
         assert answers.verdict().valid is (None if said else True)
+
+
+def test_halves_of_a_window_come_to_the_whole_or_are_named() -> None:
+    columns = (("site", "text"), ("at", "time"), ("mean", "float"), ("n", "int"), ("hot", "float"), ("cold", "float"))
+    how = (("n", "sum"), ("hot", "max"), ("cold", "min"))
+    query = replace(QUERY, answer=columns, halves=how)
+    first: list[Row] = [("a", 0, 7.0, 2.0, 0.5, 0.25), ("b", 0, 1.0, 1.0, None, None), ("c", 0, 1.0, 1.0, 9.0, 9.0)]
+    second: list[Row] = [("b", 0, 2.0, 2.0, 1.0, 1.0), ("a", 0, 8.0, 1.0, 0.125, 0.125), ("a", 1, 1.0, 1.0, 1.0, 1.0)]
+    whole: list[Row] = [
+        ("a", 0, 3.0, 3.0, 0.5 + 1e-12, 0.125),
+        ("a", 1, 3.0, 1.0, 1.0, 1.0),
+        ("b", 0, 3.0, 3.0, 1.0, 1.0),
+        ("c", 0, 3.0, 1.0, 9.0, 9.0),
+    ]
+    assert difference_from_halves(query, whole[::-1], (first, second)) is None
+    for at, column in ((3, "n"), (4, "hot"), (5, "cold")):
+        other = [*whole[:-1], (*whole[-1][:at], 7.0, *whole[-1][at + 1 :])]
+        difference = difference_from_halves(query, other, (first, second))
+        assert difference is not None
+        assert column in difference.short
+    assert difference_from_halves(query, whole[:-1], (first, second)) is not None  # a row is missing
+    answers = Answers()
+    for one in (whole, whole[:-1]):
+        answers.halved_as("k", difference_from_halves(query, one, (first, second)))
+    assert answers.halved == {"k": 2}
+    assert "it is not what those about the halves of its window come to: " in str(answers.verdict().reason)
 
 
 def witness(name: str, family: str, *answers: Sequence[Row], kind: str = "k", against: bool = False) -> Witness:

@@ -206,9 +206,30 @@ def test_an_answer_that_is_another_one_when_asked_again_is_checked_by_nothing(
     assert code == 1
     says(
         said,
-        "duckdb: inconclusive: an answer to 'q0', asked again, was another one: row 1 of 1, n: ",
+        "duckdb: inconclusive: an answer to 'q0': asked again, it was another one: row 1 of 1, n: ",
         "with LIMIT, order",
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("end", "code"), [("<", 0), ("<=", 1)])
+def test_without_gold_a_point_that_both_halves_of_a_window_count_is_found(
+    end: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold = 'gold = "SELECT site, max(rpm) FROM pump GROUP BY site"\n'
+    query = (
+        '[[query]]\nname = "busy"\nwindow = "7m"\nhalves = { n = "sum", hot = "max" }\n'
+        'answer = ["site:text", "n:int", "warm:float", "hot:float"]\n'
+        f'text.sql = "SELECT t.site, count(*), avg(m.temp), max(m.temp) {JOIN} WHERE {INSIDE} GROUP BY 1"\n'
+    )
+    (tmp_path / "works.toml").write_text(TEXT.replace(gold, "") + query.replace("< :end", f"{end} :end"))
+    (tmp_path / "s.toml").write_text(OF_WORKS[: OF_WORKS.index("[[op]]")] + '[[op]]\nquery = "busy"\n')
+    assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == code
+    said = capsys.readouterr().out
+    word = "differs" if code else "halves"
+    says(said, word)
+    if code:
+        says(said, "an answer to 'busy': it is not what those about the halves of its window come to: ", "n: ")
 
 
 def test_own_words_go_through_a_file_of_queries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -582,6 +603,10 @@ GOLD = 'gold = "SELECT site, max(rpm) FROM pump GROUP BY site"\n'
         (GOLD, GOLD + '[[query.known]]\ntarget = "mysql"\nreason = "x"\nreasons = "x"\n', "reasons: unknown key; did you mean 'reason'?"),
         (GOLD, GOLD + '[[query.known]]\ntarget = "mysql"\nreason = ""\n', "query.1.known.0.reason"),
         (GOLD, GOLD + 2 * '[[query.known]]\ntarget = "mysql"\nreason = "x"\n', "known: a target stands twice"),
+        (GOLD, 'halves = { rpms = "max" }\n', "halves: 'rpms' is no column of numbers; did you mean 'rpm'?"),
+        (GOLD, 'halves = { site = "max" }\n', "halves: 'site' is no column of numbers"),
+        (GOLD, 'halves = { rpm = "mean" }\n', "query.1.halves.rpm: "),
+        (GOLD, GOLD + 'halves = { rpm = "max" }\n', "halves: gold says more; take one of the two out"),
         (GOLD, '[[query.known]]\ntarget = "mysql"\nreason = "x"\n', "known: needs gold, from which the answers differ"),
     ],
 )  # fmt: skip

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from tsbench.check.comparison import Row
     from tsbench.check.gold import Gold
     from tsbench.check.questions import Answer
     from tsbench.check.torn_reads import ReadRows
@@ -74,9 +75,13 @@ class Answers:
     repeated: dict[str, int] = field(default_factory=dict)
     """Number of answers under load to each of these kinds that were compared with the one to the same query later."""
     unsteady: dict[str, str] = field(default_factory=dict)
-    """Of these kinds, the first difference between the two."""
+    """Kinds without gold whose answers contradict each other, each with the first of these contradictions."""
+    halved: dict[str, int] = field(default_factory=dict)
+    """Number of answers to each of these kinds that were compared with what those about the window's halves come to."""
     unproven: list[Unproven] = field(default_factory=list)
     """New answers that other databases judge: without gold, and after `compare` those that differ from it."""
+    wholes: list[tuple[str, Text, Sequence[Row]]] = field(default_factory=list)
+    """New answers without gold, with kind and query, that are to be compared with those about their windows' halves."""
     _texts: dict[int, Unproven] = field(default_factory=dict)
     """New answers to texts that have gold, by their queries' identity."""
     repeats: list[Question[Text]] = field(default_factory=list)
@@ -133,7 +138,15 @@ class Answers:
         difference = difference_in(question, again.odd, before.odd)
         self.repeated[kind] = self.repeated.get(kind, 0) + 1
         if difference is not None:
-            self.unsteady.setdefault(kind, difference.short)
+            cure = "with LIMIT, order the rows so that none are alike; take out what is random"
+            self.unsteady.setdefault(kind, f"asked again, it was another one: {difference.short}; {cure}")
+
+    def halved_as(self, kind: str, difference: Difference | None) -> None:
+        """Add a comparison of an answer with what those about the halves of its window come to."""
+        self.halved[kind] = self.halved.get(kind, 0) + 1
+        if difference is not None:
+            why = f"it is not what those about the halves of its window come to: {difference.short}"
+            self.unsteady.setdefault(kind, f"{why}; a point at their border may be in both, or in none")
 
     def answered(self, kind: str, query: Query, answer: Answer, number: int = 0) -> None:
         """Add a new question with its answer, which was given while nothing was being written.
@@ -145,6 +158,8 @@ class Answers:
                 self.note(kind, query, answer)
             else:
                 self.unproven.append(Unproven(kind, number, query.answer, answer.odd))
+                if query.halves:
+                    self.wholes.append((kind, query, answer.odd))
             return
         if isinstance(query, Text) and isinstance(answer, Packed):
             self._texts[id(query)] = Unproven(kind, number, query.answer, answer.odd, against_gold=True)
@@ -245,11 +260,10 @@ class Answers:
         if self.failed:
             return Verdict(None, f"answers could not be checked: {self.failed}", counts)
         if self.unsteady:
-            kind, difference = next(iter(self.unsteady.items()))
-            cure = "with LIMIT, order the rows so that none are alike; take out what is random"
-            return Verdict(None, f"an answer to '{kind}', asked again, was another one: {difference}; {cure}", counts)
-        if not self.checked and self.repeated:
-            return Verdict(True, "", counts | {"repeated": sum(self.repeated.values())})
+            kind, why = next(iter(self.unsteady.items()))
+            return Verdict(None, f"an answer to '{kind}': {why}", counts)
+        if not self.checked and (self.repeated or self.halved):
+            return Verdict(True, "", counts | {"repeated": sum((self.repeated | self.halved).values())})
         if not self.checked:
             missing = [f"{kind}: {why}" for kind, why in (self.unsupported | self.unchecked).items()]
             missing += [f"the points of all {self.expired:,} answers may have expired"] if self.expired else []
@@ -268,6 +282,7 @@ class Answers:
             **({"unchecked": self.unchecked} if self.unchecked else {}),
             **({"repeated": self.repeated} if self.repeated else {}),
             **({"unsteady": self.unsteady} if self.unsteady else {}),
+            **({"halved": self.halved} if self.halved else {}),
             **({"empty": self.empty} if self.empty else {}),
             **({"known": self.known_differences} if self.known_differences else {}),
             "first_wrong": self.first_wrong,

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from tsbench.results.figures import Agreement, AnswerCounts
     from tsbench.results.summary import Summary
 
-GOLD, AGREED, REPEATS, DIFFERS, NONE = "gold", "agreed", "repeats", "differs", "not checked"
-"""Words for what speaks for answers, the strongest first: gold, other databases, the same one asked again, nothing."""
+GOLD, AGREED, HALVES, REPEATS, NONE, DIFFERS = "gold", "agreed", "halves", "repeats", "not checked", "differs"
+"""Words for what speaks for answers, the strongest first, and at last what speaks against them."""
 
 
-_RANK = {word: rank for rank, word in enumerate((DIFFERS, NONE, REPEATS, AGREED, GOLD))}
+_RANK = {word: rank for rank, word in enumerate((DIFFERS, NONE, REPEATS, HALVES, AGREED, GOLD))}
 
 
 def evidence(summary: Summary, agreements: Sequence[Agreement]) -> list[tuple[str, str, str]]:
@@ -53,10 +53,12 @@ def too_weak(summary: Summary, agreements: Sequence[Agreement], least: str) -> l
 
 def _without_gold(kind: str, answers: AnswerCounts, agreements: Sequence[Agreement]) -> tuple[str, str]:
     if kind in answers.unsteady:
-        return DIFFERS, f"asked again it was another one: {answers.unsteady[kind]}"
+        return DIFFERS, answers.unsteady[kind]
     agreement = next((one for one in agreements if one.kind == kind), None)
     if agreement is not None and (agreement.differ or agreement.is_proof):
         return DIFFERS if agreement.differ else AGREED, agreement.sentence
+    if count := answers.halved.get(kind):
+        return HALVES, f"{count:,} answers are what those about the halves of their windows come to"
     if count := answers.repeated.get(kind):
         return REPEATS, f"{count:,} answers under load were the same when asked again; nothing says that they are right"
     return NONE, answers.unchecked[kind]

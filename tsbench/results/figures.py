@@ -386,6 +386,7 @@ class AnswerCounts(Part):
     unchecked: Named[Text] = Field(default_factory=dict)
     repeated: Named[Count] = Field(default_factory=dict)
     unsteady: Named[Text] = Field(default_factory=dict)
+    halved: Named[Count] = Field(default_factory=dict)
     empty: Named[Count] = Field(default_factory=dict)
     known: Named[KnownDifference] = Field(default_factory=dict)
     first_wrong: FirstDifference | None

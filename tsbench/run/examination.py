@@ -15,6 +15,7 @@ from tsbench.check.answers import AFTER, Answers, ask, ask_again, given_answers,
 from tsbench.check.audit import account, count_stored, newest_stored_ns, with_unrecorded
 from tsbench.check.expiry import Expiry
 from tsbench.check.gold import Gold
+from tsbench.check.halves import ask_halves
 from tsbench.check.points import Feed
 from tsbench.check.sample import sampled
 from tsbench.errors import UserMistake, one_line
@@ -246,6 +247,7 @@ def _compare(subject: _Subject, progress: Progress) -> tuple[Answers, int]:
     check = partial(ask, gold, kinds=kinds, count=count, seed=seed, answers=answers, advance=progress.advance)
     guarded(answers, lambda: server.ask(check))
     guarded(answers, lambda: server.ask(partial(ask_again, gold, answers=answers)))
+    guarded(answers, lambda: server.ask(partial(ask_halves, gold, answers=answers)))
     if rows:
         _read_back(subject, run, rows, answers, progress.advance)
     answers.compare(gold, lambda query: server.ask(_rows_of, query))

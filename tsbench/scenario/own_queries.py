@@ -92,6 +92,8 @@ class QueryPart(Part):
     """The columns that each text returns, as `NAME:KIND`; a kind is time, text, int, float or bool."""
     gold: Annotated[str, Field(max_length=100_000)] = ""
     """DuckDB's SQL for the right answer, from a table of the measurement: time, tags, fields of the window's points."""
+    halves: dict[str, Literal["sum", "min", "max"]] = Field(default_factory=dict)
+    """Without `gold`: columns whose values follow from those about the halves of the window, and how: `n = "sum"`."""
     known: Annotated[tuple[KnownPart, ...], Field(strict=False, max_length=100)] = ()
     """Databases whose answers differ, each with the reason; they are counted apart from wrong ones."""
 
@@ -109,8 +111,8 @@ class QueryPart(Part):
             raise ValueError("known: needs gold, from which the answers differ")
         if self.text:
             self._expect_own_words()
-        elif self.answer or self.gold:
-            raise ValueError(f"{'answer' if self.answer else 'gold'}: belongs to text")
+        elif of_text := [key for key in ("answer", "gold", "halves") if getattr(self, key)]:
+            raise ValueError(f"{of_text[0]}: belongs to text")
         else:
             self._expect_parts()
         return self
@@ -119,6 +121,8 @@ class QueryPart(Part):
         for key in ("where", "by", "bucket", "newest", "order", "limit"):
             if getattr(self, key):
                 raise ValueError(f"{key}: belongs to select; a text says it itself")
+        if self.halves and self.gold:
+            raise ValueError("halves: gold says more; take one of the two out")
         if not self.answer:
             raise ValueError(
                 'answer: is missing; say what the text returns, such as answer = ["time:time", "site:text"]'
@@ -128,6 +132,10 @@ class QueryPart(Part):
                 raise ValueError(f"answer: '{column}' is not NAME:KIND, with the kind time, text, int, float or bool")
             if column.startswith("time:") and column != "time:time":
                 raise ValueError(f"answer: '{column}' has a name that stands for a time; rename it")
+        kinds = dict(column.split(":") for column in self.answer)
+        for name in self.halves:
+            if kinds.get(name) not in {"int", "float"}:
+                raise ValueError(f"halves: '{name}' is no column of numbers; {suggestion(name, kinds)}")
         try:
             own_text.expect_time_names(self.text, self.answer)
         except ValueError as error:
@@ -207,7 +215,13 @@ class QueryPart(Part):
     def _build(self, where: tuple[Condition, ...]) -> Callable[[Pick], Query]:
         if self.text:
             answer = tuple((name, kind) for name, kind in (column.split(":") for column in self.answer))
-            return partial(queries.own_text, answer=answer, texts=tuple(self.text.items()), gold=self.gold)
+            return partial(
+                queries.own_text,
+                answer=answer,
+                texts=tuple(self.text.items()),
+                gold=self.gold,
+                halves=tuple(self.halves.items()),
+            )
         if not self.values:
             return queries.newest_rows if self.newest else partial(queries.rows, where=where)
         if self.newest:

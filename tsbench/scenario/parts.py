@@ -324,7 +324,7 @@ class CheckPart(Part):
     """Share of the ops that may fail before the built-in gate on failed ops fails."""
     torn: Literal["report", "fail"] = "report"
     """Whether rows that are read while only some of their fields are written (torn reads) fail a gate."""
-    evidence: Literal["gold", "agreed", "repeats"] | None = None
+    evidence: Literal["gold", "agreed", "halves", "repeats"] | None = None
     """The least that must speak for the answers to each query, else the exit code is 1. Default: nothing need."""
 
 

@@ -59,11 +59,17 @@ def newest_buckets(pick: Pick, aggregate: Aggregate, bucket_ns: int, limit: int)
     return LatestBuckets(pick.measurement, pick.fields, aggregate, bucket_ns, pick.window.end_ns, limit)
 
 
-def own_text(pick: Pick, answer: tuple[tuple[str, str], ...], texts: tuple[tuple[str, str], ...], gold: str) -> Query:
+def own_text(
+    pick: Pick,
+    answer: tuple[tuple[str, str], ...],
+    texts: tuple[tuple[str, str], ...],
+    gold: str,
+    halves: tuple[tuple[str, str], ...] = (),
+) -> Query:
     """Return a query in a user's own words."""
     keys = () if pick.keys is None else ((pick.measurement.key or "", pick.keys),)
     values = (*keys, *((one.tag, one.values) for one in pick.tagged))
-    return Text(pick.measurement, answer, texts, gold, pick.window, values)
+    return Text(pick.measurement, answer, texts, gold, pick.window, values, halves)
 
 
 QUERIES: dict[str, QueryKind] = {

@@ -192,7 +192,10 @@ def _own_text_of(of: Measurement, content: Mapping[str, Any]) -> dict[str, Any]:
     known = ["start", "end", *(tag for tag, _ in values)]
     for language, text in (*texts, *([("gold", content["gold"])] if content["gold"] else [])):
         own_text.expect_read(language, text, known)
-    return {"answer": answer, "texts": texts, "values": values}
+    halves = tuple(map(tuple, content.get("halves", ())))
+    if any(how not in {"sum", "min", "max"} or name not in dict(answer) for name, how in halves):
+        raise ValueError("halves has columns of the answer, each with sum, min or max")
+    return {"answer": answer, "texts": texts, "values": values, "halves": halves}
 
 
 def _tagged_of(of: Measurement, tag: Any, values: Any) -> Tagged:
@@ -244,7 +247,7 @@ def _expect_aggregate(name: Any) -> None:
 
 _CHECKED = {
     *("measurement", "fields", "values", "by", "window", "keys", "where", "tagged", "top"),
-    *("answer", "texts", "gold"),
+    *("answer", "texts", "gold", "halves"),
 }
 _CHECKS: dict[str, Callable[[Any], None]] = {
     "aggregate": _expect_aggregate,
