@@ -182,7 +182,7 @@ def format_now() -> str:
 def format_duration(duration_ns: float) -> str:
     """Return a duration with three significant digits and the largest fitting unit."""
     for unit, size in (("s", NS_PER_S), ("ms", 1_000_000), ("us", 1_000)):
-        if abs(duration_ns) >= size:
+        if abs(duration_ns) >= 0.9995 * size:  # which three digits round to one of this unit
             return f"{_significant(duration_ns / size)} {unit}"
     return f"{_significant(duration_ns)} ns" if duration_ns else "0 s"
 
@@ -213,7 +213,7 @@ def format_rough_duration(seconds: float) -> str:
 def format_size(size_bytes: float) -> str:
     """Return a size with three significant digits in decimal units."""
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if abs(size_bytes) >= size:
+        if abs(size_bytes) >= 0.9995 * size:
             return f"{_significant(size_bytes / size)} {unit}"
     return f"{_significant(size_bytes)} B"
 

@@ -1,4 +1,4 @@
-"""The head of a page: the machine in one line, and a table of at most eight columns with the best marked."""
+"""The head of a page: the machine in one line, and a table of at most nine columns with the best marked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tsbench.measure.latency import AT_LEAST
 from tsbench.measure.statistics import median_interval
 from tsbench.report.answer import at_load
 from tsbench.report.findings import LOADS, RULES, leaders_of, middle
-from tsbench.report.metrics import MISSING
+from tsbench.report.metrics import MISSING, evidence_of
 from tsbench.report.sides import OF_OPEN_LOOP
 from tsbench.report.tables import Mark
 from tsbench.results.manifest import Host
@@ -97,6 +97,7 @@ def head_of(sides: Sides) -> Head:
     if OF_OPEN_LOOP[0] in keys:  # each op's rate is a share of these
         keys = [key for key in keys if key not in {"write_points_per_s", "query_ops_per_s"}]
     best = {key: _best(key, sides) for key in keys}
+    words = [", ".join(dict.fromkeys(filter(None, map(evidence_of, side.cells)))) for side in sides.sides]
 
     def rows(entry: Callable[[Side, str], Entry]) -> tuple[Row, ...]:
         return tuple(
@@ -104,9 +105,12 @@ def head_of(sides: Sides) -> Head:
                 side.name if side.at is None else f"{side.name} at {at_load(sides.axis, side.at)}",
                 side.cells[0].name if side.cells else "",
                 _verdict(side),
-                tuple(_marked(entry(side, key), side, best=side in best[key]) for key in keys),
+                (
+                    *(_marked(entry(side, key), side, best=side in best[key]) for key in keys),
+                    *([word or MISSING] if any(words) else []),
+                ),
             )
-            for side in sides.sides
+            for side, word in zip(sides.sides, words, strict=True)
         )
 
     names = list(dict.fromkeys(side.name for side in sides.sides if side.stands))
@@ -119,7 +123,8 @@ def head_of(sides: Sides) -> Head:
         if sides.repeats < 2
         else "as the median of runs"
     )
-    return Head(tuple(_TITLES[key] for key in keys), shown, ratios, f"{note}, {of}." if has_small else "")
+    titles = (*(_TITLES[key] for key in keys), *(["answers"] if any(words) else []))
+    return Head(titles, shown, ratios, f"{note}, {of}." if has_small else "")
 
 
 def time_of(sides: Sequence[Side], kind: str) -> str:
