@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -36,7 +37,7 @@ from tsbench.units import format_now
 from tsbench.workload import WORLD_VERSION, queries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -162,6 +163,17 @@ def _with_unrecorded(
     return with_unrecorded(feed, ledger, streams, newest_ns)
 
 
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Turn the garbage collector off: it takes a third of the time of millions of rows, none of which is in a cycle."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@_without_collections()
 def examine(
     run: RunDir,
     spec: RunSpec,
@@ -201,6 +213,7 @@ def examine(
         return written + _planned(subject, answers.by_kind) + Findings(death=server.death)
 
 
+@_without_collections()
 def changed_since(
     runs: Sequence[RunDir], spec: RunSpec, target: Target, schema: Schema, endpoint: str, stored: int | None
 ) -> str:

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
     ProgressOf = Callable[[str, float | None], AbstractContextManager[Progress]]
 
+FIRST_REPORT_S = 120.0
+"""Time in seconds after which a campaign has a report of its runs so far; shorter ones have one at their end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ran:
@@ -200,7 +203,7 @@ def campaign(
     """Run the cells that are not complete, and return all summaries; update the set's summary after every cell.
 
     The server of a `standing` that stays is not ended, if all is well. The report is updated too if `reports`, unless
-    that would take more than a tenth of the time.
+    that would take more than a tenth of the time; first after `FIRST_REPORT_S`.
     """
     # Before the first run, and not when it is needed: of an import that Ctrl-C cuts short, half a module remains.
     if keeps_tables():
@@ -209,8 +212,8 @@ def campaign(
     search = scenario.search
     write = partial(_write, scenario, Study.read(scenario.path), _place_in(scenario, search), Witnesses(results))
     summaries: list[Summary] = []
-    report_due, reached = 0.0, False
-    ran, since_s = 0, time.monotonic()
+    ran, since_s, reached = 0, time.monotonic(), False
+    report_due = since_s + FIRST_REPORT_S
     standing, count = standing or Standing(results), len(cells)
     turns = iter(cells)
     if search is not None:
