@@ -32,6 +32,7 @@ from tsbench.model import Outcome, Rows
 from tsbench.results.figures import READ_BACK
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.scenario.use_case import built_in_spec
+from tsbench.targets.base import Inventory
 from tsbench.workload import queries
 from tsbench.workload.world import World
 
@@ -106,9 +107,14 @@ class Files:
         """Return nothing: the next file has the answer."""
 
     def query(self, _: None, columns: tuple[str, ...]) -> Rows:
-        """Return the next answer."""
+        """Return the next answer, which has no rows where nothing is stored."""
         self._asked += 1
-        return Rows(columns, marshal.loads((self._place / f"{self._asked}.rows").read_bytes()))
+        file = self._place / f"{self._asked}.rows"
+        return Rows(columns, marshal.loads(file.read_bytes()) if file.exists() else [])
+
+    def inventory(self, _: object, *, series: bool) -> Inventory:
+        """Return nothing beside the points."""
+        return Inventory(())
 
 
 def prepare(run: Run, place: Path, count: int, readback: int) -> None:
