@@ -81,5 +81,7 @@ def test_a_world_has_the_keys_of_a_scenario(_: int) -> None:
 def test_a_scenario_runs_twice_and_its_results_are_read(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(TINY)
     for number in range(2):
-        ran = tsbench.run_scenario(tmp_path / "tiny.toml", out=tmp_path / str(number), reports=False)
+        ran = tsbench.run_scenario(
+            tsbench.RunRequest(tmp_path / "tiny.toml", out=tmp_path / str(number), reports=False)
+        )
         assert [summary.cell for summary in ran.summaries] == list(tsbench.read_results(ran.results).runs["cell"])

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from tsbench.report.results import Results, read_results
     from tsbench.scenario.spec import world
     from tsbench.study.campaign import run_scenario
+    from tsbench.study.request import RunRequest
     from tsbench.workload.world import World
 
 __version__ = "0.1.0"
-__all__ = ["Results", "World", "__version__", "read_results", "run_scenario", "world"]
+__all__ = ["Results", "RunRequest", "World", "__version__", "read_results", "run_scenario", "world"]
 _HOMES = {
+    "RunRequest": "tsbench.study.request",
     "Results": "tsbench.report.results",
     "World": "tsbench.workload.world",
     "read_results": "tsbench.report.results",

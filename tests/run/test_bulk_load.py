@@ -17,6 +17,7 @@ from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.run.bulk_load import bulk_load
 from tsbench.scenario.use_case import built_in_spec
 from tsbench.study.campaign import planned, run_scenario
+from tsbench.study.request import RunRequest
 from tsbench.targets.null import TARGET, NullSchema, NullSession
 from tsbench.targets.target import Target
 from tsbench.workload.world import World
@@ -142,7 +143,7 @@ def test_a_load_with_a_time_limit_ends_at_one_tick_of_all_streams_and_measuremen
     text = TINY.replace('"cpu-only"\nscale = 5', '"devops"\nscale = 20\nstreams = 4\ninterval = "1s"')
     text = text.replace('window = "10m"', 'window = "24h"\nduration = "1s"\nbatch = 70\nworkers = 3')
     path.write_text(text.replace('[[op]]\nquery = "raw-one"', ""), encoding="utf-8")
-    (summary,) = run_scenario(path, out=tmp_path / "sets", reports=False).summaries
+    (summary,) = run_scenario(RunRequest(path, out=tmp_path / "sets", reports=False)).summaries
     assert summary.load is not None
     assert 1 <= summary.load.duration_s < 20
     assert summary.load.points % (20 * 9) == 0, "whole ticks"
@@ -154,7 +155,7 @@ def test_a_load_with_a_time_limit_ends_at_one_tick_of_all_streams_and_measuremen
     (run,) = (tmp_path / "sets").glob("*/sqlite")
     window_ns = json.loads((run / "spec.json").read_text())["load"]["window"]
     assert window_ns / 1e9 * 20 * 9 == summary.load.points
-    (again,) = run_scenario(path, out=tmp_path / "sets", resume=run.parent, reports=False).summaries
+    (again,) = run_scenario(RunRequest(path, out=tmp_path / "sets", resume=run.parent, reports=False)).summaries
     assert again == summary
 
 
@@ -166,4 +167,4 @@ def test_a_time_limit_of_a_load_that_has_queries_or_disorder_is_refused(tmp_path
         (("world.late=0.1", "op=[{write=1}]"), "points that come late"),
     ):
         with pytest.raises(UserMistake, match=rf"load\.duration: {says}"):
-            planned(path, overrides=["load.duration=5s", *changes])
+            planned(RunRequest(path, overrides=["load.duration=5s", *changes]))

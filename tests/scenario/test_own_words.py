@@ -21,6 +21,7 @@ from tsbench.model import OpError
 from tsbench.results.summary import SetSummary
 from tsbench.study.agreeing import Witnesses
 from tsbench.study.campaign import planned
+from tsbench.study.request import RunRequest
 from tsbench.targets.registry import TARGETS as TARGETS_BY_NAME
 from tsbench.testing.stand import Stand
 from tsbench.workload.own_text import expect_read, filled, parameters
@@ -632,6 +633,6 @@ def test_gold_and_texts_are_tried_before_anything_starts(old: str, new: str, why
     (tmp_path / "s.toml").write_text(OF_WORKS)
 
     with pytest.raises(UserMistake) as caught:
-        planned(tmp_path / "s.toml")
+        planned(RunRequest(tmp_path / "s.toml"))
     says(str(caught.value), "s.toml: ", why)
     assert "\n" not in str(caught.value)

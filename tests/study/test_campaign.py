@@ -12,6 +12,7 @@ from tsbench.errors import UserMistake
 from tsbench.run.lifecycle import run_cell
 from tsbench.study import campaign
 from tsbench.study.campaign import run_scenario
+from tsbench.study.request import RunRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,10 +47,12 @@ def test_a_scenario_that_is_run_twice_has_two_calls_and_one_result_set_if_it_is_
     tmp_path: Path, ran: list[str]
 ) -> None:
     path, created = scenario(tmp_path, *TWO_CELLS), list[Any]()
-    first = run_scenario(path, only=["users=3"], out=tmp_path / "sets", reports=False, created=created.append)
+    first = run_scenario(
+        RunRequest(path, only=["users=3"], out=tmp_path / "sets", reports=False), created=created.append
+    )
     assert (ran, created) == (["users=3"], [first.results])
     assert [summary.cell for summary in first.summaries] == ["users=3"]
-    whole = run_scenario(path, resume=first.results, reports=False)
+    whole = run_scenario(RunRequest(path, resume=first.results, reports=False))
     assert ran == ["users=3", "users=2"]
     assert [summary.cell for summary in whole.summaries] == ["users=2", "users=3"]
     assert whole.results == first.results
@@ -69,5 +72,5 @@ def test_what_cannot_run_is_refused_before_a_result_set_is_created(
 ) -> None:
     path, created = scenario(tmp_path, *TWO_CELLS), list[Any]()
     with pytest.raises(UserMistake, match=says):
-        run_scenario(path, out=tmp_path / "sets", created=created.append, **given)
+        run_scenario(RunRequest(path, out=tmp_path / "sets", **given), created=created.append)
     assert (ran, created, (tmp_path / "sets").exists()) == ([], [], False)

@@ -18,6 +18,7 @@ from tsbench.results.rundir import COUNTER_COLUMNS
 from tsbench.run.phases import Quiet
 from tsbench.run.standing import load_key
 from tsbench.study.campaign import Ran, planned, run_scenario
+from tsbench.study.request import RunRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +47,7 @@ def run(path: Path, between: Callable[[int], object] = lambda _number: None, **g
         between(len(begun))
         yield Quiet()
 
-    return run_scenario(path, out=path.parent / "sets", reports=False, progress_of=progress, **given)
+    return run_scenario(RunRequest(path, out=path.parent / "sets", reports=False, **given), progress_of=progress)
 
 
 def reused(summary: Summary) -> Reused:
@@ -155,7 +156,7 @@ def test_a_server_stores_a_load_with_disorder_once_and_that_of_a_killed_server_a
 )
 def test_a_cell_that_needs_data_of_its_own_is_refused_in_one_line(tmp_path: Path, tables: str, says: str) -> None:
     with pytest.raises(UserMistake, match=rf"reuse\.toml: reuse: users=2: {says}.*; take one of the two out"):
-        planned(scenario(tmp_path, 2, tables=tables))
+        planned(RunRequest(scenario(tmp_path, 2, tables=tables)))
 
 
 def test_the_end_of_the_writes_a_gate_on_the_load_and_a_word_for_true_are_refused(tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ def test_the_end_of_the_writes_a_gate_on_the_load_and_a_word_for_true_are_refuse
         ({"overrides": ["reuse='yes'"]}, "reuse: must be true or false"),
     ):
         with pytest.raises(UserMistake, match=says):
-            planned(path, **given)  # type: ignore[arg-type]
+            planned(RunRequest(path, **given))  # type: ignore[arg-type]
 
 
 def test_cells_with_one_load_are_next_to_each_other_in_a_drawn_order_and_share_a_size_of_blocks(tmp_path: Path) -> None:
@@ -175,26 +176,26 @@ def test_cells_with_one_load_are_next_to_each_other_in_a_drawn_order_and_share_a
         path.read_text()
         + 'case = [{name = "a", op = [{write = 3}]}, {name = "b", op = [{write = 7}]}]\n"world.scale" = [5, 6]\n'
     )
-    asked, cells = planned(path)
+    asked, cells = planned(RunRequest(path))
     scales = [cell.world.scale for cell in cells]
     assert scales in ([5] * 8 + [6] * 8, [6] * 8 + [5] * 8)
     assert {cell.block_points % 21 for cell in cells} == {0}
     assert [cell.id for cell in cells[:8]] != [cell.id for cell in asked.expand() if cell.world.scale == 5]
-    assert planned(path)[1] == cells
+    assert planned(RunRequest(path))[1] == cells
 
     path.write_text("knee = true\n" + path.read_text())
-    kept = [cell.id for cell in planned(path)[1] if cell.world.scale == 5]
-    assert kept == [cell.id for cell in planned(path)[0].expand() if cell.world.scale == 5]
+    kept = [cell.id for cell in planned(RunRequest(path))[1] if cell.world.scale == 5]
+    assert kept == [cell.id for cell in planned(RunRequest(path))[0].expand() if cell.world.scale == 5]
 
 
 def test_a_start_of_now_is_the_same_for_cells_with_one_load(tmp_path: Path) -> None:
     path = scenario(tmp_path, 3)
-    cells = planned(path, overrides=["world.start=now-1h"])[1]
+    cells = planned(RunRequest(path, overrides=["world.start=now-1h"]))[1]
     assert len({load_key(cell) for cell in cells}) == 1
 
 
 def test_each_round_of_repeats_loads_for_itself(tmp_path: Path) -> None:
-    cells = planned(scenario(tmp_path, 3), repeat=2)[1]
+    cells = planned(RunRequest(scenario(tmp_path, 3), repeat=2))[1]
     assert [cell.id[-1] for cell in cells] == ["1"] * 3 + ["2"] * 3
     assert len({load_key(cell) for cell in cells[:3]}) == len({load_key(cell) for cell in cells[3:]}) == 1
     assert load_key(cells[0]) != load_key(cells[3])

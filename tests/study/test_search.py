@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from tsbench.report.cells import ResultSet
 from tsbench.results.summary import SetSummary
 from tsbench.scenario.file_keys import SearchPart
 from tsbench.study.campaign import planned, run_scenario
+from tsbench.study.request import RunRequest
 from tsbench.study.search import End, GridPoint, compared, most_runs, walk
 
 if TYPE_CHECKING:
@@ -144,11 +146,11 @@ def test_a_campaign_runs_the_steps_goes_on_after_ctrl_c_and_names_its_end(tmp_pa
 
     axes = AXES.replace("most = 400", "most = 200")
     path = scenario(tmp_path, lines="repeat = 2", tables=axes + '\n[matrix]\n"world.scale" = [5, 6]\n')
-    given = {"out": tmp_path / "sets", "reports": False, "progress_of": progress}
+    request = RunRequest(path, out=tmp_path / "sets", reports=False)
     with pytest.raises(KeyboardInterrupt):
-        run_scenario(path, **given)  # type: ignore[arg-type]
+        run_scenario(request, progress_of=progress)
     (results,) = tmp_path.glob("sets/*")
-    ran = run_scenario(path, resume=results, **given)  # type: ignore[arg-type]
+    ran = run_scenario(replace(request, resume=results), progress_of=progress)
     assert begun[0].startswith("[1/12 at most] scale=5-batch=100-workers=1-round=1")
     assert len(begun) == len(ran.summaries) + 1 <= 12 + 1, "nothing that was complete is run again"
     ends = SetSummary.read(results).searches
@@ -180,14 +182,14 @@ def test_a_campaign_runs_the_steps_goes_on_after_ctrl_c_and_names_its_end(tmp_pa
 )
 def test_a_search_that_cannot_be_is_refused_in_one_line(tmp_path: Path, lines: str, tables: str, says: str) -> None:
     if not says:
-        assert len(planned(scenario(tmp_path, tables=tables))[1]) == 14 * 2 * 3
+        assert len(planned(RunRequest(scenario(tmp_path, tables=tables)))[1]) == 14 * 2 * 3
         return
     with pytest.raises(UserMistake) as error:
-        planned(scenario(tmp_path, lines=lines, tables=tables))
+        planned(RunRequest(scenario(tmp_path, lines=lines, tables=tables)))
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_single_steps_of_a_search_cannot_be_chosen(tmp_path: Path) -> None:
     with pytest.raises(UserMistake, match="a search chooses its steps itself; name the whole search sqlite"):
-        planned(scenario(tmp_path), only=["batch=100"])
+        planned(RunRequest(scenario(tmp_path), only=["batch=100"]))

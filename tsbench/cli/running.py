@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 import signal
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from os.path import sameopenfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tsbench.run.standing import Standing
     from tsbench.scenario.spec import RunSpec, Scenario
     from tsbench.study.campaign import Ran
+    from tsbench.study.request import RunRequest
 
 REPEAT = "8"
 """Number of runs of a cell for `--repeat` alone: the least that find a difference in one of six figures."""
@@ -91,44 +92,48 @@ def run(
     dry_run: DryRun = False,
 ) -> int:
     """Run a scenario, or several: start servers, load, measure, check, report."""
-    from tsbench.cli.progress import CellProgress
     from tsbench.report.baseline import expect_baseline
     from tsbench.report.export import Exports
     from tsbench.run.keeping import apart
-    from tsbench.run.phases import Quiet
     from tsbench.study.campaign import planned
+    from tsbench.study.request import RunRequest
 
     exports = Exports(junit, markdown, json)
     exports.check()
     own, relative = expect_baseline(baseline, gate or [])
-    keys = [*(override or []), *(["reuse=true"] if reuse else [])]
-    asked: dict[str, Any] = {"only": only or [], "overrides": keys, "endpoint": endpoint, "gates": own}
-    asked |= {"repeat": repeat, "expensive": yes}
+    request = RunRequest(
+        scenarios[0],
+        only or (),
+        override or (),
+        own,
+        endpoint,
+        repeat,
+        reuse=reuse,
+        keep=keep,
+        loaded=loaded,
+        out=out,
+        resume=resume,
+        expensive=yes,
+        reports=report,
+    )
     _expect_fitting(scenarios, {"--baseline": baseline, "--keep": keep, "--loaded": loaded}, clean=clean)
-    plans = [planned(path, **asked) for path in scenarios] if dry_run or scenarios[1:] else []
+    plans = [planned(replace(request, scenario=path)) for path in scenarios] if dry_run or scenarios[1:] else []
     if dry_run:
         return max(_show_plan(*plan, named=len(plans) > 1) for plan in plans)
-    changes = [*(override or []), *([f"target.endpoint={endpoint}"] if endpoint else [])]
-    lists = {"--only": only, "--set": changes, "--gate": gate, "--repeat": repeat, "--baseline": baseline}
-    lists |= {"--loaded": loaded}
-    flags = {"--reuse": reuse, "--yes": yes, "--cleanup": clean, "--no-report": not report, "--quiet": quiet}
-    flags |= {"--keep": keep}
-    asked |= {"reports": report, "keep": keep, "loaded": loaded}
-    asked |= {"progress_of": Quiet if quiet else partial(CellProgress, stderr)}
-    command = _Run(scenarios, asked, exports, baseline, relative, lists, flags)
+    command = _Run(scenarios, request, exports, baseline, relative, cleans=clean, quiet=quiet)
     if plans:
         names = {path: plan.name for path, (plan, _) in zip(scenarios, plans, strict=True)}
         if len({*names.values()}) < len(names):
             raise UserMistake(f"scenarios of a series need different names, and these are {', '.join(names.values())}")
-        return command.series(names, out, resume)
-    one = partial(command.one, scenarios[0], out, resume)
+        return command.series(names)
+    one = partial(command.one, request)
     return apart(one) if keep else one()
 
 
 def _expect_fitting(scenarios: Sequence[Path], single: Mapping[str, object], *, clean: bool) -> None:
     """Refuse options that do not go together."""
-    if single["--keep"] and (clean or single["--loaded"]):
-        raise UserMistake(f"--keep leaves a database standing: leave {'--cleanup' if clean else '--loaded'} or it out")
+    if single["--keep"] and clean:
+        raise UserMistake("--keep leaves a database standing: leave --cleanup or it out")
     given = next((name for name, value in single.items() if value), None)
     if len(scenarios) > 1 and given is not None:
         raise UserMistake(f"{given} is about one scenario, and {len(scenarios)} are given; run that one by itself")
@@ -138,39 +143,42 @@ def _expect_fitting(scenarios: Sequence[Path], single: Mapping[str, object], *, 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What `run` was asked: its scenarios, the arguments of `run_scenario`, and its options by name, to repeat them."""
+    """What the command was asked: scenarios, the request for the first of them, and what to do beside running them."""
 
     scenarios: Sequence[Path]
-    asked: Mapping[str, Any]
+    request: RunRequest
     exports: Exports
     baseline: Path | None
     relative: Sequence[RelativeGate]
-    lists: Mapping[str, object]
-    flags: Mapping[str, bool]
+    cleans: bool
+    quiet: bool
     done: list[Path] = field(default_factory=list)
     """The result sets that are complete."""
 
-    def one(self, scenario: Path, out: Path, resume: Path | None, stay: Stay | None = None) -> int:
+    def one(self, request: RunRequest, stay: Stay | None = None) -> int:
         """Run a scenario, print its figures, and return the exit code; with `stay` keep the database."""
+        from tsbench.cli.progress import CellProgress
         from tsbench.run.cleanup import Cleaned, clean_up, left_lines
+        from tsbench.run.phases import Quiet
         from tsbench.study.campaign import run_scenario
 
         sets: list[Path] = []
         ran: Ran | None = None
-        stdout.quiet = self.flags["--quiet"]
+        stdout.quiet = self.quiet
+        progress_of = Quiet if self.quiet else partial(CellProgress, stderr)
         try:
-            ran = run_scenario(scenario, **self.asked, out=out, resume=resume, created=sets.append)
+            ran = run_scenario(request, progress_of=progress_of, created=sets.append)
             self.done.append(ran.results)
             self.exports.write(self.done)
-            code = _show(ran, with_report=self.asked["reports"])
+            code = _show(ran, with_report=request.reports)
             code |= show_baseline(self.baseline, ran.results, self.relative, self.exports)
         except KeyboardInterrupt:
             if not sets:
                 raise
-            code = self._interrupted(sets[0], out if self.scenarios[1:] else sets[0])
+            code = self._interrupted(sets[0], request.out if self.scenarios[1:] else sets[0])
         finally:
-            lines = left_lines(sets[0]) if sets and not self.lists["--loaded"] else []
-            cleaned = show_cleaned(clean_up(sets[0]) if self.flags["--cleanup"] and lines else map(Cleaned, lines))
+            lines = left_lines(sets[0]) if sets and not request.loaded else []
+            cleaned = show_cleaned(clean_up(sets[0]) if self.cleans and lines else map(Cleaned, lines))
             stdout.quiet = False
         if stay is None or ran is None:
             return code or cleaned
@@ -188,13 +196,13 @@ class _Run:
             print_summary(stdout, results)
             if (results / "report.html").exists():
                 say(f"report: {short_path(results / 'report.html')}")
-        texts = {name: of if isinstance(of, list) else [of] for name, of in self.lists.items() if of is not None}
-        given = [f"{name}={text}" for name, several in texts.items() for text in several]
-        given += [name for name, is_given in self.flags.items() if is_given]
+        given = [*self.request.words, *(f"--gate={gate.text}" for gate in self.relative)]
+        given += [f"--baseline={self.baseline}"] if self.baseline is not None else []
+        given += [name for name, is_given in {"--cleanup": self.cleans, "--quiet": self.quiet}.items() if is_given]
         again = shlex.join(["tsbench", "run", *map(str, self.scenarios), *given, "--resume", short_path(place)])
         return fail(f"interrupted; what was measured is kept; continue with: {again}", 130)
 
-    def series(self, names: Mapping[Path, str], out: Path, resume: Path | None) -> int:
+    def series(self, names: Mapping[Path, str]) -> int:
         """Run scenarios one after the other, and write the page that begins with their findings; return the exit code.
 
         Their result sets are in one directory, which `resume` names to go on with it. A scenario that cannot be run is
@@ -202,6 +210,7 @@ class _Run:
         """
         from tsbench.results.summary import Series
 
+        out, resume = self.request.out, self.request.resume
         if resume is not None and not any(resume.glob("*/scenario.toml")):
             raise UserMistake(
                 f"--resume {resume}: is no series; give the directory with the result sets of these scenarios"
@@ -213,7 +222,7 @@ class _Run:
             say(f"--- {number} of {len(names)}: {name}")
             failed.pop(name, None)
             try:
-                codes.append(self.one(path, place, _set_of(place, name)))
+                codes.append(self.one(replace(self.request, scenario=path, out=place, resume=_set_of(place, name))))
             except (UserMistake, Broken) as error:
                 failed[name] = str(error)
                 codes.append(fail(f"{name}: {error}", 2 if isinstance(error, UserMistake) else 1))
@@ -221,7 +230,7 @@ class _Run:
             Series(failed=failed).write(place)
             if codes[-1] == 130:
                 return 130
-        if self.done and self.asked["reports"] and not lacking():
+        if self.done and self.request.reports and not lacking():
             show_overview(place)
         return max(codes)
 

@@ -27,6 +27,7 @@ from tsbench.scenario.spec import ROUND, Scenario, select
 from tsbench.scenario.validation import check_spec, expect_plausible
 from tsbench.study.agreeing import Witnesses
 from tsbench.study.claims import Study
+from tsbench.study.request import RunRequest
 from tsbench.study.resuming import check_resumable, done_before, earlier
 from tsbench.study.reuse import for_kept, in_groups, standing_on
 from tsbench.study.search import grouped, in_turn, most_runs, searched
@@ -67,19 +68,8 @@ class Ran:
 
 
 def run_scenario(
-    scenario: Path,
+    request: RunRequest | Path | str,
     *,
-    only: Sequence[str] = (),
-    overrides: Sequence[str] = (),
-    endpoint: str | None = None,
-    gates: Sequence[str] = (),
-    repeat: int | None = None,
-    out: Path = Path("results"),
-    resume: Path | None = None,
-    keep: bool = False,
-    loaded: Path | None = None,
-    expensive: bool = False,
-    reports: bool = True,
     progress_of: ProgressOf = Quiet,
     created: Callable[[Path], object] = lambda _results: None,
 ) -> Ran:
@@ -87,21 +77,8 @@ def run_scenario(
 
     Parameters
     ----------
-    scenario
-        A scenario file, or the name of one that tsbench brings (`quickstart`).
-    only, overrides, gates
-        Patterns of the cells to run (all without any); changes of keys, such as `drive.duration=30s`; conditions for
-        passing besides the scenario's, such as `write:p99<50ms`.
-    endpoint
-        URL of the server to use, instead of starting one.
-    repeat
-        How often to run each cell, instead of the scenario's own number.
-    out, resume
-        Directory for result sets; or the result set to continue, whose complete cells are kept.
-    keep, loaded
-        Whether the last database stays (`Ran.standing`); the result set whose database is used. Cells then share loads.
-    expensive, reports
-        Whether to run a scenario that would take days or much memory; whether to write report.html (extra `report`).
+    request
+        What is asked; a file or a name alone is the scenario as it stands.
     progress_of
         Returns the progress display of a cell, as a context manager, from its title and the estimated time to the
         end of the last cell in s (None before one has run).
@@ -115,58 +92,47 @@ def run_scenario(
     Broken
         If results or a report cannot be written.
     KeyboardInterrupt
-        After the servers were stopped; what was measured is kept, and `resume` continues it.
+        After the servers were stopped; what was measured is kept, and `RunRequest.resume` continues it.
     """
-    keys = [*overrides, *(["reuse=true"] if keep or loaded else [])]
-    how: dict[str, Any] = {"endpoint": endpoint, "gates": gates, "repeat": repeat, "expensive": expensive}
-    asked, cells = planned(scenario, only=only, overrides=keys, **how)
-    cells = for_kept(cells, loaded, keep=keep)
-    results = prepare(asked, cells, out, resume)
+    asked = request if isinstance(request, RunRequest) else RunRequest(request)
+    scenario, cells = planned(asked)
+    cells = for_kept(cells, asked.loaded, keep=asked.keep)
+    results = prepare(scenario, cells, asked.out, asked.resume)
     created(results)
-    standing = standing_on(loaded, cells, results, keep=keep)
-    summaries = campaign(asked, cells, results, progress_of, reports=reports and not lacking(), standing=standing)
-    return Ran(results, summaries, asked.knee, asked.search is not None, standing)
+    standing = standing_on(asked.loaded, cells, results, keep=asked.keep)
+    reports = asked.reports and not lacking()
+    summaries = campaign(scenario, cells, results, progress_of, reports=reports, standing=standing)
+    return Ran(results, summaries, scenario.knee, scenario.search is not None, standing)
 
 
-def planned(
-    scenario: Path,
-    *,
-    only: Sequence[str] = (),
-    overrides: Sequence[str] = (),
-    endpoint: str | None = None,
-    gates: Sequence[str] = (),
-    repeat: int | None = None,
-    expensive: bool = False,
-) -> tuple[Scenario, list[RunSpec]]:
-    """Return a scenario as it is to be run, and its cells in order; parameters and errors as of `run_scenario`."""
-    if endpoint is not None and not endpoint.strip():
-        raise UserMistake("--endpoint is empty; give the URL of a server, or leave it out")
-    path = scenario_file(scenario)
-    asked = _asked(path, [*overrides, *([f"target.endpoint={endpoint}"] if endpoint else [])], gates, repeat)
-    cells = asked.repeated(select(asked.expand(), only or asked.only))
-    if asked.search is not None:
-        grouped(asked.search, cells)
-    if asked.reuse:
-        cells = in_groups(path, cells, keep_order=asked.knee or asked.repeat > 1)
-    if not expensive:
+def planned(request: RunRequest) -> tuple[Scenario, list[RunSpec]]:
+    """Return a scenario as it is to be run, and its cells in order; raises UserMistake as `run_scenario`."""
+    path = scenario_file(Path(request.scenario))
+    scenario = _scenario(path, request)
+    cells = scenario.repeated(select(scenario.expand(), request.only or scenario.only))
+    if scenario.search is not None:
+        grouped(scenario.search, cells)
+    if scenario.reuse:
+        cells = in_groups(path, cells, keep_order=scenario.knee or scenario.repeat > 1)
+    if not request.expensive:
         expect_plausible(path, cells)
     for cell in cells:
         check_spec(cell, str(path))
         with naming(f"{path}: "):
             expect_gold(cell)
-    return asked, cells
+    return scenario, cells
 
 
-def _asked(path: Path, overrides: Sequence[str], gates: Sequence[str], repeat: int | None) -> Scenario:
+def _scenario(path: Path, request: RunRequest) -> Scenario:
     """Return the scenario as it is to be run."""
-    asked = Scenario.load(path, overrides=overrides)
+    scenario = Scenario.load(path, overrides=request.changes)
     try:
-        asked.demand([checked_gate(text) for text in gates])
+        scenario.demand([checked_gate(text) for text in request.gates])
     except ValueError as error:
         raise UserMistake(f"--gate {error}") from None
-    if repeat is not None:
-        asked.repeat = repeat
-    return asked
+    if request.repeat is not None:
+        scenario.repeat = request.repeat
+    return scenario
 
 
 def prepare(scenario: Scenario, cells: Sequence[RunSpec], out: Path, resume: Path | None) -> Path:
