@@ -29,6 +29,7 @@ from tsbench.run import assessment, cleanup, preparation
 from tsbench.run.assessment import Findings
 from tsbench.run.lifecycle import first_session, naming_death, real_parts, run_steps
 from tsbench.run.measurement import by_kind, failed, write_seconds
+from tsbench.run.standing import Standing
 from tsbench.scenario.parts import WorldPart
 from tsbench.targets.base import Unsupported
 from tsbench.units import NS_PER_S
@@ -117,7 +118,7 @@ def ask(
     `seen` receives the p99 so far as text, once a second. `functions` create what the texts of queries call.
     """
     steps = _Steps(spec, queries, how, seen, functions)
-    summary = run_steps(spec, results, progress, steps, partial(real_parts, spec))
+    summary = run_steps(spec, results, progress, steps, partial(real_parts, spec), Standing(results))
     return summary, steps.times, steps.limit
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -34,7 +34,7 @@ from tsbench.run.phases import Phases
 from tsbench.run.preparation import create, expect_plausible, load
 from tsbench.run.rehearsal import rehearse
 from tsbench.run.server_limits import GroupCounters, capped
-from tsbench.run.standing import end_server, server_directory
+from tsbench.run.standing import Standing
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.base import ExternalServer, death
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from tsbench.collect.sampler import Collector
     from tsbench.results.figures import Load
     from tsbench.run.phases import Progress
-    from tsbench.run.standing import Standing
     from tsbench.run.time_limits import LimitedSession
     from tsbench.scenario.spec import Job, RunSpec
     from tsbench.servers.base import Server
@@ -97,7 +96,7 @@ def real_parts(
     elif spec.target.endpoint:
         server = ExternalServer(spec.target.endpoint)
     else:
-        directory = run / "server" if standing is None else server_directory(run)
+        directory = run / "server" if standing is None else standing.directory(run)
         server = spec.server.new(target, directory, spec.target.settings, group)
     schema = schema_of(spec, target)
 
@@ -120,17 +119,16 @@ def run_cell(
     spec: RunSpec,
     results: Path,
     progress: Progress,
-    parts_of: PartsOf = real_parts,
+    parts_of: PartsOf | None = None,
     *,
     reached: bool = False,
     standing: Standing | None = None,
 ) -> Summary:
     """Run one cell, on the data of a `standing` server if one is given; otherwise as `run_steps`."""
-    if standing is None:
-        return run_steps(spec, results, progress, partial(_carry_out, spec), partial(parts_of, spec), reached=reached)
-    steps = partial(_carry_out, spec, standing=standing)
-    parts = partial(cast("Callable[..., Parts]", parts_of), spec, standing=standing)
-    return run_steps(spec, results, progress, steps, parts, reached=reached, holding=standing.kept)
+    standing = standing or Standing(results)
+    parts = partial(parts_of or partial(real_parts, standing=standing), spec)
+    steps = partial(_carry_out, spec, standing)
+    return run_steps(spec, results, progress, steps, parts, standing, reached=reached)
 
 
 def run_steps(
@@ -139,14 +137,14 @@ def run_steps(
     progress: Progress,
     steps: Callable[[RunDir, Parts, Phases], Summary],
     parts_of: Callable[[RunDir, Group | None], Parts],
+    standing: Standing,
     *,
     reached: bool = False,
-    holding: Callable[[Server, RunDir], AbstractContextManager[None]] | None = None,
 ) -> Summary:
     """Make the `steps` of a run and return its summary; its directory states how the run ended, whatever happens.
 
-    If earlier runs have `reached` their servers, a UserMistake fails this run and is not raised. `holding` returns a
-    context manager that ends the server after the steps or keeps it; by default it is ended.
+    If earlier runs have `reached` their servers, a UserMistake fails this run and is not raised. The server ends after
+    the steps unless `standing` keeps it.
 
     Raises
     ------
@@ -162,7 +160,7 @@ def run_steps(
         with run.held(), capped(spec.server, run) as group:
             parts = parts_of(run, group)
             server = parts.server
-            with (holding or _stopped_at_the_end)(server, run):
+            with standing.kept(server, run):
                 summary = steps(run, parts, phases)
     except UserMistake as error:
         is_gone = isinstance(error, Unreachable)
@@ -191,28 +189,17 @@ def run_steps(
     return summary
 
 
-@contextmanager
-def _stopped_at_the_end(server: Server, run: RunDir) -> Iterator[None]:
-    """End the server after a `with` block."""
-    try:
-        yield
-    finally:
-        end_server(server, run / "server.log")
-
-
-def _carry_out(
-    spec: RunSpec, run: RunDir, parts: Parts, progress: Phases, *, standing: Standing | None = None
-) -> Summary:
+def _carry_out(spec: RunSpec, standing: Standing, run: RunDir, parts: Parts, progress: Phases) -> Summary:
     """Do all steps, top to bottom, as the method section of a paper would list them."""
     target, schema, server = parts.target, parts.schema, parts.server
     world = spec.world_at()
     progress.phase("start")
-    loads = standing is None or standing.data.loaded is None
+    loads = standing.data.loaded is None
     if loads:
         server.start()
     with naming_death(parts):
         with first_session(run, spec, parts) as (session, limits):
-            if standing is None or loads:
+            if loads:
                 loaded, spec = _first_data(spec, run, parts, session, limits, progress)
             else:
                 expires = target.parse(server.endpoint).expire_after_s is not None
@@ -236,7 +223,7 @@ def _carry_out(
         observed += Findings(death=_death(parts))
         heading = preparation.heading(run, spec, target, schema)
         heading |= {"load": loaded, "caps": server_limits.figures(parts.group), "cold": cold}
-        heading |= {} if standing is None else standing.found(run, loaded)
+        heading |= standing.found(run, loaded)
 
         if not observed.death:
             progress.phase("check")
@@ -245,14 +232,13 @@ def _carry_out(
                 loaded_points=loaded.points,
                 directory_bytes=server.size,
                 progress=progress,
-                earlier=() if standing is None else standing.data.runs,
+                earlier=standing.data.runs,
             )
             observed = (
                 Findings(death=_death(parts, within_s=0.1)) + observed
             )  # it may die under the checks' own queries
         summary = assessment.conclude(run, spec, heading, observed, progress)
-        if standing is not None:
-            standing.end(run, loaded, summary, stored=None if summary.writes is None else summary.writes.stored)
+        standing.end(run, loaded, summary, stored=None if summary.writes is None else summary.writes.stored)
         return summary
 
 

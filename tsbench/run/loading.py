@@ -70,7 +70,7 @@ def load(
     parts = partial(real_parts, spec, standing=standing)
     if isinstance(spec, RunSpec):
         standing.share(spec, ())
-    summary = run_steps(spec, results, progress, _Steps(spec, limit, pace, standing), parts, holding=standing.kept)
+    summary = run_steps(spec, results, progress, _Steps(spec, limit, pace, standing), parts, standing)
     standing.keep()
     return summary, standing
 

@@ -77,12 +77,16 @@ class Standing:
     """The server of a result set that outlives its runs, at most one, and its data."""
 
     def __init__(self, results: Path, *, stays: bool = False) -> None:
-        """Remove what a tsbench that was killed left in `results`; with `stays` the last run's server is to be kept."""
+        """Remove what a tsbench that was killed left in `results`; with `stays` the last run's server is to be kept.
+
+        Until `share` or `go_on` is called it is that of one run, which loads, and whose server ends with it.
+        """
         for left in results.glob("*.server"):  # by a tsbench that was killed, and its servers with it
             if not (left / "spec.json").exists():
                 unprivileged.remove(left.absolute())
         self._results, self._stays = results, stays
         self._key = ""
+        """What runs have in common that share a load; "" of one run by itself."""
         self.record: Kept | None = None
         """The record of the database that this campaign keeps."""
         self._place: Path | None = None
@@ -201,8 +205,14 @@ class Standing:
                 raise Broken(f"{stored:,} points are stored, but {when}: somebody else changed the data meanwhile")
         return self.data.loaded
 
+    def directory(self, run: RunDir) -> Path:
+        """Return the place of a server that is started for a run: beside it if other runs may follow."""
+        return server_directory(run) if self._key else run / "server"
+
     def found(self, run: RunDir, loaded: Load) -> dict[str, Any]:
         """Return the parts of a run's summary about the data that it found; `load` is only the run's own."""
+        if not self._key:
+            return {}
         if not self.data.runs:
             return {"reused": Reused(points=loaded.points, loaded_by=run.cell_id)}
         names = tuple(one.cell_id for one in self.data.runs)

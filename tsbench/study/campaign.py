@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tsbench.check.own_texts import expect_gold
 from tsbench.errors import Broken, UserMistake, typed_line
@@ -193,11 +193,10 @@ def campaign(
                     place = f"[{number}/{count}{' at most' if search or scenario.knee else ''}]"
                     mean_s = (time.monotonic() - since_s) / ran if ran and search is None else None
                     left_s = mean_s * (count - number + 1) if mean_s is not None else None
-                    shared: dict[str, Any] = {}
                     if scenario.reuse:
-                        cell, shared = standing.share(cell, cells[number:]), {"standing": standing}  # noqa: PLW2901 - in its place
+                        cell = standing.share(cell, cells[number:])  # noqa: PLW2901 - in its place
                     with progress_of(f"{place} {cell.id}", left_s) as progress:
-                        done = run_cell(cell, results, progress, reached=reached, **shared)
+                        done = run_cell(cell, results, progress, reached=reached, standing=standing)
                     reached = True
                     ran += 1
                 summaries.append(done)
