@@ -86,14 +86,17 @@ def test_answers_without_gold_are_said_to_be_unchecked_and_empty_ones_to_be_empt
     ],
 )
 def test_a_text_that_fails_or_writes_ends_the_run_before_the_measured_load(
-    target: str, text: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    target: str, text: str, why: str, tmp_path: Path
 ) -> None:
     query = f'[[query]]\nname = "odd"\nwindow = "5m"\nanswer = ["n:int"]\ntext.sql = "{text}"\n'
-    (tmp_path / "works.toml").write_text(TEXT + query)
+    (tmp_path / "works.toml").write_text(TEXT + query + query.replace("odd", "too"))
     scenario = OF_WORKS[: OF_WORKS.index("[[op]]")].replace('"sqlite"', f'"{target}"')
-    (tmp_path / "s.toml").write_text(scenario + '[[op]]\nquery = "odd"\n')
+    (tmp_path / "s.toml").write_text(scenario + '[[op]]\nquery = "odd"\n[[op]]\nquery = "too"\n')
     assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == 1
-    says(capsys.readouterr().out, "query 'odd' fails: ", why)
+    (path,) = (tmp_path / "results").glob("*/*/summary.json")
+    reason = json.loads(path.read_text())["validity"]["checks"]["run"]["reason"]
+    assert reason.count(why) == 2, reason
+    says(reason, "query 'odd' fails: ", "; query 'too' fails: ")
     assert not [*(tmp_path / "results").glob("*/*/ops.parquet")]
 
 

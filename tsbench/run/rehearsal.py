@@ -25,24 +25,24 @@ def rehearse(spec: RunSpec, target: Target, schema: Schema, limits: Limits) -> N
     Raises
     ------
     Broken
-        If the database does not answer one, with its reason; not after a time-out, which the load shows.
+        If the database does not answer some, with the reason of each; not after a time-out, which the load shows.
     """
     world = spec.world_at()
     loaded = Window(world.time_ns(0), world.time_ns(world.ticks(spec.load.window)))
     kinds = dict.fromkeys(op.query for op in spec.op if op.query is not None)
     asked = {kind: queries.make(kind, world, loaded, spec.world.seed, 0) for kind in kinds}
-    texts = {kind: query for kind, query in asked.items() if isinstance(query, Text)}
-    if not texts:
-        return
-    with closing(limits.connect(target, schema)) as session:
-        if target.read_only:
-            session.run([Statement(target.read_only)])
-        for kind, query in texts.items():
+    failed = []
+    for kind, query in asked.items():
+        if not isinstance(query, Text):
+            continue
+        with closing(limits.connect(target, schema)) as session:  # one each: an error may end a transaction
+            if target.read_only:
+                session.run([Statement(target.read_only)])
             try:
                 session.query(schema.compile(query), query.columns)
             except Unsupported:  # which is said in its place
                 continue
             except OpError as error:
-                if error.cause == "timeout":
-                    return
-                raise Broken(f"query '{kind}' fails: {error.cause}: {error}") from error
+                failed += [f"query '{kind}' fails: {error.cause}: {error}"] if error.cause != "timeout" else []
+    if failed:
+        raise Broken("; ".join(failed))
