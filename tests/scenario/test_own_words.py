@@ -250,6 +250,14 @@ def test_own_words_go_through_a_file_of_queries(tmp_path: Path, capsys: pytest.C
     ):
         assert main(words) == 0, (words, capsys.readouterr().err)
     says(capsys.readouterr().out, "20 of 20 answers are right")
+    for end, code, said in (("<", 0, "20 answers without gold are what"), ("<=", 1, "it is not what those about the")):
+        text = f"SELECT count(*) FROM pump m WHERE {INSIDE.replace('<', end)}"
+        rows = f'name = "rows"\nwindow = "9m"\nhalves = {{ n = "sum" }}\nanswer = ["n:int"]\ntext.sql = "{text}"\n'
+        (tmp_path / "works.toml").write_text(f"{TEXT}\n[[query]]\n{rows}")
+        assert main(["queries", *of_world, "--type", "rows", "--count", "25", "--out", asked, "--force"]) == 0
+        assert main(["validate", "sqlite", asked, *place]) == code
+        says(capsys.readouterr().out, f"sqlite wal: rows: {said}")
+    assert main(["queries", *of_world, *kinds, "--count", "20", "--out", asked, "--force"]) == 0
     assert main(["queries", *of_world, *kinds, "--show", "duckdb"]) == 0
     says(capsys.readouterr().out, "duckdb columns, fastest", "SELECT t.site, max(m.rpm)")
     lines = Path(asked).read_text().splitlines()

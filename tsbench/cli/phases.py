@@ -20,6 +20,7 @@ from tsbench.text import short_path
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from tsbench.results.figures import Agreement
     from tsbench.results.summary import Summary
     from tsbench.run.keeping import Kept, Stay
     from tsbench.run.validating import Validated
@@ -303,7 +304,6 @@ def validate(
     from tsbench.encode.point_files import opened
     from tsbench.run.asking import read_queries
     from tsbench.run.time_limits import Limits
-    from tsbench.run.validating import are_of_another_world
     from tsbench.run.validating import validate as compared
     from tsbench.targets import registry
 
@@ -329,6 +329,13 @@ def validate(
     unproven = agreements(one.witness for one in verdicts)
     for kind in unproven:
         say(kind.sentence)
+    return _judged(file, verdicts, unproven)
+
+
+def _judged(file: str, verdicts: Sequence[Validated], unproven: Sequence[Agreement]) -> int:
+    """Return the exit code, with a line that says why it is not 0."""
+    from tsbench.run.validating import are_of_another_world
+
     if are_of_another_world(verdicts):
         raise UserMistake(
             f"{file}: the databases agree with each other and not with this file's world: their data are of another "
@@ -341,7 +348,9 @@ def validate(
     if differ := sum(kind.differ for kind in unproven):
         return fail(f"{differ:,} answers that have no gold differ between the databases", 1)
     agree = {name for kind in unproven if len(kind.names) > 1 for name in kind.names}
-    unheard = [one.name for one in verdicts if not one.answers.checked and one.name not in agree]
+    if any(one.answers.unsteady for one in verdicts):
+        return fail("answers about windows are not what those about their halves come to", 1)
+    unheard = [one.name for one in verdicts if not (one.answers.checked or one.answers.halved or one.name in agree)]
     return fail(f"{unheard[0]}: no answer could be checked", 1) if unheard else 0
 
 
@@ -358,6 +367,9 @@ def _say_verdict(validated: Validated, asked: Sequence[Asked]) -> None:
         say(f"{name}: {known['count']:,} answers to '{kind}' differ from gold, which is known: {known['reason']}")
     for kind, why in answers.unsupported.items():
         say(f"{name}: {kind} cannot be asked: {why}")
+    for kind, count in answers.halved.items():
+        good = f"{count:,} answers without gold are what those about the halves of their windows come to"
+        say(f"{name}: {kind}: {answers.unsteady.get(kind, good)}")
     if answers.first_wrong is None:
         return
     first = next(one for one in asked if str(one.query) == answers.first_wrong["query"])

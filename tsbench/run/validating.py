@@ -12,6 +12,7 @@ from tsbench.check.agreement import Witness, family_of
 from tsbench.check.answers import Answers
 from tsbench.check.comparison import canonical, forms_of
 from tsbench.check.gold import Gold
+from tsbench.check.halves import ask_halves
 from tsbench.check.points import Feed
 from tsbench.errors import Broken
 from tsbench.results.ledger import LEDGER_DTYPE, writes_of
@@ -98,6 +99,7 @@ def validate(
             if not answers.lacks_gold(query, asked.kind):
                 validated.hashes[asked.number] = _hash_of(query, rows)
             answers.answered(asked.kind, query, answer, asked.number)
+        ask_halves(gold, session, schema, validated.answers)
         validated.answers.compare(gold)
     return validated
 
