@@ -61,7 +61,7 @@ def test_repeats_are_one_side_and_its_row_has_the_median_and_the_interval(repeat
     figure, interval = entry
     assert str(figure) == f"{(rates[3] + rates[4]) / 2:,.0f}"
     assert str(interval) == f"{rates[0]:,.0f} to {rates[7]:,.0f}"
-    assert len(head.titles) + 2 <= 8
+    assert len(head.titles) + 2 <= 9
     assert "median of runs" in head.note
     first, *_ = head_plots.draw(found)
     assert len(first[0].axes[0].patches) == 2, "a bar per side, not per run"
