@@ -181,10 +181,9 @@ def format_now() -> str:
 
 def format_duration(duration_ns: float) -> str:
     """Return a duration with three significant digits and the largest fitting unit."""
-    for unit, size in (("s", NS_PER_S), ("ms", 1_000_000), ("us", 1_000)):
-        if abs(duration_ns) >= 0.9995 * size:  # which three digits round to one of this unit
-            return f"{_significant(duration_ns / size)} {unit}"
-    return f"{_significant(duration_ns)} ns" if duration_ns else "0 s"
+    return (
+        _in_unit(duration_ns, (("s", NS_PER_S), ("ms", 1_000_000), ("us", 1_000), ("ns", 1))) if duration_ns else "0 s"
+    )
 
 
 def format_duration_range(least_ns: float, most_ns: float) -> str:
@@ -212,10 +211,7 @@ def format_rough_duration(seconds: float) -> str:
 
 def format_size(size_bytes: float) -> str:
     """Return a size with three significant digits in decimal units."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if abs(size_bytes) >= 0.9995 * size:
-            return f"{_significant(size_bytes / size)} {unit}"
-    return f"{_significant(size_bytes)} B"
+    return _in_unit(size_bytes, (("GB", 10**9), ("MB", 10**6), ("kB", 10**3), ("B", 1)))
 
 
 def format_factor(factor: float) -> str:
@@ -226,6 +222,12 @@ def format_factor(factor: float) -> str:
 def format_count(count: float) -> str:
     """Return a count or rate with thousands separators; decimals only for small numbers."""
     return f"{count:,.0f}" if not abs(count) < 100 or count == int(count) else _significant(count)
+
+
+def _in_unit(number: float, units: tuple[tuple[str, int], ...]) -> str:
+    """Return a number with three digits in the first unit of which these are at least one, else in the last."""
+    unit, size = next((one for one in units if abs(number) >= 0.9995 * one[1]), units[-1])
+    return f"{_significant(number / size)} {unit}"
 
 
 def _significant(number: float) -> str:

@@ -48,7 +48,7 @@ AFTER = 1_000_000_000
 READBACK_ROWS = 50_000
 """Approximate number of stored rows that one query of `read_back` returns."""
 REPEATS = 20
-"""Largest number of answers to each kind of query without gold that are compared with those to the same queries."""
+"""Largest number of answers to each kind of query without gold that are asked again, or about halves of the window."""
 _OF_ROWS = {"other value", "missing row", "unexpected row"}
 """Kinds of difference that may be meant; an answer of other columns, or none, never is."""
 OUTSIDE_ROWS = 1_000

@@ -6,6 +6,7 @@ import operator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tsbench.check.answers import REPEATS
 from tsbench.check.own_texts import difference_of
 from tsbench.check.packed import Packed
 from tsbench.model import Text, Window
@@ -20,15 +21,13 @@ if TYPE_CHECKING:
 
 COMBINED: dict[str, Callable[[Any, Any], Any]] = {"sum": operator.add, "min": min, "max": max}
 """How the values of two halves come to that of the whole."""
-MOST = 20
-"""Largest number of windows that are asked about in halves, of each kind of query."""
 
 
 def ask_halves(gold: Gold, session: Session, schema: Schema, answers: Answers) -> None:
-    """Ask about the halves of windows, which meet at a point's time, and compare; of at most `MOST` windows a kind."""
+    """Ask about the halves of windows, which meet at a point's time, and compare; at most `REPEATS` of a kind."""
     spec = gold.world.spec
     for kind, query, whole in answers.wholes:
-        if answers.halved.get(kind, 0) == MOST:
+        if answers.halved.get(kind, 0) == REPEATS:
             continue
         start_ns, end_ns = query.window.start_ns, query.window.end_ns
         first_ns = start_ns + (spec.start_ns - start_ns) % spec.interval_ns  # the first time of a point
@@ -58,8 +57,7 @@ def difference_from_halves(query: Text, whole: Sequence[Row], parts: Sequence[Se
             for place, (_, combine) in enumerate(values):
                 one, other = before[place], own[place]
                 before[place] = other if one is None else one if other is None else combine(one, other)
-    columns = [query.answer[at] for at in (*keys, *(at for at, _ in values))]
+    places = [*keys, *(at for at, _ in values)]
     expected = [(*key, *own) for key, own in rows.items()]
-    return difference_of(
-        columns, expected, [tuple(row[at] for at in (*keys, *(at for at, _ in values))) for row in whole]
-    )
+    given = [tuple(row[at] for at in places) for row in whole]
+    return difference_of([query.answer[at] for at in places], expected, given)

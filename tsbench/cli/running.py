@@ -103,11 +103,11 @@ def run(
     own, relative = expect_baseline(baseline, gate or [])
     request = RunRequest(
         scenarios[0],
-        only or (),
-        override or (),
-        own,
-        endpoint,
-        repeat,
+        only=only or (),
+        overrides=override or (),
+        gates=own,
+        endpoint=endpoint,
+        repeat=repeat,
         reuse=reuse,
         keep=keep,
         loaded=loaded,

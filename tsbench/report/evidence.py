@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 GOLD, AGREED, HALVES, REPEATS, NONE, DIFFERS = "gold", "agreed", "halves", "repeats", "not checked", "differs"
 """Words for what speaks for answers, the strongest first, and at last what speaks against them."""
-
-
 _RANK = {word: rank for rank, word in enumerate((DIFFERS, NONE, REPEATS, HALVES, AGREED, GOLD))}
 
 
@@ -37,9 +35,10 @@ def evidence(summary: Summary, agreements: Sequence[Agreement]) -> list[tuple[st
     ]
 
 
-def weakest(summary: Summary, agreements: Sequence[Agreement]) -> str:
+def weakest(cell: Cell) -> str:
     """Return the word for those answers of a run for which the least speaks, "" if it has none."""
-    return min((word for _, word, _ in evidence(summary, agreements)), key=_RANK.__getitem__, default="")
+    words = (word for _, word, _ in evidence(cell.summary, cell.agreements))
+    return min(words, key=_RANK.__getitem__, default="")
 
 
 def too_weak(summary: Summary, agreements: Sequence[Agreement], least: str) -> list[str]:

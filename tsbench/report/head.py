@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from tsbench.measure.latency import AT_LEAST
 from tsbench.measure.statistics import median_interval
 from tsbench.report.answer import at_load
+from tsbench.report.evidence import weakest
 from tsbench.report.findings import LOADS, RULES, leaders_of, middle
-from tsbench.report.metrics import MISSING, evidence_of
+from tsbench.report.metrics import MISSING
 from tsbench.report.sides import OF_OPEN_LOOP
 from tsbench.report.tables import Mark
 from tsbench.results.manifest import Host
@@ -97,7 +98,7 @@ def head_of(sides: Sides) -> Head:
     if OF_OPEN_LOOP[0] in keys:  # each op's rate is a share of these
         keys = [key for key in keys if key not in {"write_points_per_s", "query_ops_per_s"}]
     best = {key: _best(key, sides) for key in keys}
-    words = [", ".join(dict.fromkeys(filter(None, map(evidence_of, side.cells)))) for side in sides.sides]
+    words = [", ".join(dict.fromkeys(filter(None, map(weakest, side.cells)))) for side in sides.sides]
 
     def rows(entry: Callable[[Side, str], Entry]) -> tuple[Row, ...]:
         return tuple(

@@ -113,11 +113,6 @@ class Metric:
         return f"{self.better} is better" if self.better else ""
 
 
-def evidence_of(cell: Cell) -> str:
-    """Return the weakest word of evidence for a run's answers, "" if it has none."""
-    return weakest(cell.summary, cell.agreements)
-
-
 def part_of(summary: Summary, path: str) -> Any:
     """Return the part of a summary at a dotted path of attributes; None if a part on the way is."""
     return reduce(lambda part, name: None if part is None else getattr(part, name), path.split("."), summary)
@@ -220,7 +215,7 @@ class Column:
     def text(self, cell: Cell) -> str:
         """Return the text of the column for a run."""
         if not self.keys:
-            return evidence_of(cell) or MISSING
+            return weakest(cell) or MISSING
         texts = [COMPARED[key].text(cell) for key in self.keys]
         return MISSING if all(text == MISSING for text in texts) else " / ".join(texts)
 

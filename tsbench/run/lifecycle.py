@@ -31,8 +31,7 @@ from tsbench.run.events import Events
 from tsbench.run.examination import examine
 from tsbench.run.measurement import measured, recorded
 from tsbench.run.phases import Phases
-from tsbench.run.preparation import create, expect_plausible, load
-from tsbench.run.rehearsal import rehearse
+from tsbench.run.preparation import create, expect_plausible, load, rehearse
 from tsbench.run.server_limits import GroupCounters, capped
 from tsbench.run.standing import Standing
 from tsbench.run.time_limits import Limits

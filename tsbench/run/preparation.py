@@ -1,4 +1,4 @@
-"""The steps before the load: the manifest, empty tables, the first data, and whether it is stored."""
+"""The steps before the measured load: the manifest, empty tables, the first data, whether it is stored, a rehearsal."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 import time
+from contextlib import closing
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +17,15 @@ import psutil
 from tsbench import __version__, plugins
 from tsbench.check.audit import count_stored
 from tsbench.errors import Broken
+from tsbench.model import OpError, Text
 from tsbench.results.manifest import ClockReading, Host, Manifest
 from tsbench.run import assessment, cleanup
 from tsbench.run.bulk_load import bulk_load
 from tsbench.run.time_limits import Deadline
-from tsbench.targets.base import Unsupported
+from tsbench.targets.base import Statement, Unsupported
 from tsbench.targets.registry import TARGETS
 from tsbench.units import NS_PER_S, format_time
-from tsbench.workload import WORLD_VERSION
+from tsbench.workload import WORLD_VERSION, queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -139,6 +141,35 @@ def expect_plausible(
     if stored > points or (schema.keeps_duplicates and stored < least) or not stored:
         raise Broken(f"after the load {stored:,} points are stored, but {points:,} were acknowledged")
     return stored
+
+
+def rehearse(spec: RunSpec, target: Target, schema: Schema, limits: Limits) -> None:
+    """Ask the first query of each kind that is a `Text`, in a session that refuses to write if the target has such.
+
+    The measured load asks without that: it would be measured, too.
+
+    Raises
+    ------
+    Broken
+        If the database does not answer some, with the reason of each; not after a time-out, which the load shows.
+    """
+    world = spec.world_at()
+    loaded, failed = spec.loaded(world), []
+    for kind in dict.fromkeys(op.query for op in spec.op if op.query is not None):
+        query = queries.make(kind, world, loaded, spec.world.seed, 0)
+        if not isinstance(query, Text):
+            continue
+        with closing(limits.connect(target, schema)) as session:  # one each: an error may end a transaction
+            if target.read_only:
+                session.run([Statement(target.read_only)])
+            try:
+                session.query(schema.compile(query), query.columns)
+            except Unsupported:  # which is said in its place
+                continue
+            except OpError as error:
+                failed += [f"query '{kind}' fails: {error.cause}: {error}"] if error.cause != "timeout" else []
+    if failed:
+        raise Broken("; ".join(failed))
 
 
 # --- this machine -----------------------------------------------------------------------------------------------------

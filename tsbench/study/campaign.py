@@ -35,11 +35,10 @@ from tsbench.study.verdicts import evaluate, shown_figures
 from tsbench.targets.session import MEANT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from tsbench.run.phases import Progress
-    from tsbench.scenario.file_keys import SearchPart
     from tsbench.scenario.spec import RunSpec
 
     ProgressOf = Callable[[str, float | None], AbstractContextManager[Progress]]
@@ -176,7 +175,7 @@ def campaign(
         import tsbench.results.tables  # noqa: F401, PLC0415
 
     search = scenario.search
-    write = partial(_write, scenario, Study.read(scenario.path), _place_in(scenario, search), Witnesses(results))
+    write = _writer(scenario, results)
     summaries: list[Summary] = []
     ran, since_s, reached = 0, time.monotonic(), False
     report_due = since_s + FIRST_REPORT_S
@@ -252,14 +251,24 @@ def _partial(results: Path, cell: RunSpec) -> list[Summary]:
         return []
 
 
+def _writer(scenario: Scenario, results: Path) -> Callable[[Sequence[Summary]], None]:
+    """Return `_write` for a result set, with what does not change from one run to the next."""
+    least = {spec.id: asked for spec in scenario.expand() if (asked := spec.check.evidence) is not None}
+    return partial(_write, scenario, Study.read(scenario.path), _place_in(scenario), least, Witnesses(results))
+
+
 def _write(
     scenario: Scenario,
     study: Study,
     place: Callable[[Summary], int],
+    least: Mapping[str, str],
     witnesses: Witnesses,
     summaries: Sequence[Summary],
 ) -> None:
-    """Write the set's summary; cells of earlier attempts that are not in `summaries` remain in it."""
+    """Write the set's summary; cells of earlier attempts that are not in `summaries` remain in it.
+
+    `least` is the evidence that cells ask for, by their ids.
+    """
     search, results = scenario.search, witnesses.results
     cells = {summary.cell: summary for summary in [*earlier(results).cells, *summaries]}
     runs = defaultdict[str, list[Summary]](list)
@@ -269,7 +278,6 @@ def _write(
     for name, summary in cells.items() if search is None else ():
         runs[name.partition(ROUND)[0]].append(summary)
     agreements = tuple(witnesses.agreed(cells.values()))
-    least = {spec.id: spec.check.evidence for spec in scenario.expand()}
     asked = [(one, needed) for one in cells.values() if (needed := least.get(one.cell.partition(ROUND)[0]))]
     SetSummary(
         scenario=scenario.name,
@@ -284,9 +292,9 @@ def _write(
     ).write(results)
 
 
-def _place_in(scenario: Scenario, search: SearchPart | None) -> Callable[[Summary], int]:
+def _place_in(scenario: Scenario) -> Callable[[Summary], int]:
     """Return a sort key for summaries: the place of the cell in the scenario, also if `reuse` or rounds change it."""
-    if search is not None or not (scenario.reuse or scenario.repeat > 1):
+    if scenario.search is not None or not (scenario.reuse or scenario.repeat > 1):
         return lambda _: 0
     place = {cell.id: number for number, cell in enumerate(scenario.expand())}
     return lambda summary: place.get(summary.cell.partition(ROUND)[0], 0)

@@ -31,6 +31,7 @@ from tsbench.text import shortened
 from tsbench.workload.own_text import filled
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tsbench.model import Aggregate, Codes, Measurement, Window
@@ -66,15 +67,36 @@ def column_names(m: Measurement, *, own_tags: bool | None = None) -> list[str]:
     return ["time", *(["tags_id"] if m.tags else []), *m.field_names, *([OWN_TAGS] if own else [])]
 
 
-def expect_names(table: str, columns: Sequence[str], *, folds_case: bool, longest: int | None = None) -> None:
+@dataclass(frozen=True, slots=True)
+class RefusedNames:
+    """What names of tables and columns cannot contain in a product."""
+
+    product: str
+    table: re.Pattern[str]
+    column: re.Pattern[str]
+
+
+def expect_names(
+    table: str,
+    columns: Sequence[str],
+    *,
+    folds_case: bool,
+    longest: int | None = None,
+    refused: RefusedNames | None = None,
+) -> None:
     """Raise UserMistake if a table cannot be made, before the database drops the old one, or cuts a name.
 
-    A column would stand in it twice, or a name has more than the `longest` number of bytes.
+    A column would stand in it twice, a name has more than the `longest` number of bytes, or contains what is `refused`.
     """
     for what, name in [("table", table), *(("column", name) for name in columns)]:
+        cure = f"rename the {'measurement' if what == 'table' else 'tag or field'}"
         if longest is not None and (size := len(name.encode())) > longest:
             text = f"'{shortened(name, 40)}' has {size} bytes, more than the {longest} of a {what}'s name here"
-            raise UserMistake(f"{text}; rename the {'measurement' if what == 'table' else 'tag or field'}")
+            raise UserMistake(f"{text}; {cure}")
+        if refused is None:
+            continue
+        if odd := (refused.table if what == "table" else refused.column).search(name):
+            raise UserMistake(f"no {what} of {refused.product} is called '{name}', with {odd[0]!r}; {cure}")
     seen: dict[str, str] = {}
     for name in columns:
         folded = name.casefold() if folds_case else name
@@ -121,6 +143,7 @@ class SqlSchema(Schema, ABC):
     """True if names of columns that differ in case only are the same."""
     longest_name: ClassVar[int | None] = None
     """Most bytes of a name; None: any number."""
+    refused_names: ClassVar[RefusedNames | None] = None
     max_parameters: ClassVar[int]
     """Largest number of parameters of a statement."""
 
@@ -145,12 +168,21 @@ class SqlSchema(Schema, ABC):
         if m.name.casefold() == "tags":
             raise UserMistake(f"a measurement cannot be called '{m.name}', as the table of tags is; rename it")
         of_table = column_names(m, own_tags=own_tags)
-        expect_names(m.name, of_table, folds_case=self.folds_case, longest=self.longest_name)
+        self._expect_names(m.name, of_table)
         return ", ".join(f"{quoted(name)} {types[name]}" for name in of_table)
+
+    def _expect_names(self, table: str, columns: Sequence[str]) -> None:
+        expect_names(
+            table,
+            columns,
+            folds_case=self.folds_case,
+            longest=self.longest_name,
+            refused=self.refused_names,
+        )
 
     def tag_table(self, tags: Mapping[str, Codes], more: str = "") -> Statement:
         """Return the statement that creates the table of tags; `more` follows its columns."""
-        expect_names("tags", ["id", *tags], folds_case=self.folds_case, longest=self.longest_name)
+        self._expect_names("tags", ["id", *tags])
         columns = ", ".join(f"{quoted(name)} {self.types.tag}" for name in tags)
         return Statement(f'CREATE TABLE "tags" ("id" {self.types.id}, {columns}{more})')
 

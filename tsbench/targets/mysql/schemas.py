@@ -7,16 +7,17 @@ ANSI_QUOTES and NO_BACKSLASH_ESCAPES, in which names and texts are quoted as in 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsbench.encode import mysql_text, sql
 from tsbench.encode.mysql_text import literal
-from tsbench.errors import UserMistake
 from tsbench.model import Kind, OpError, Outcome, WriteMode
 from tsbench.targets.base import Command, Operation, Payload, Statement, Unsupported, expressible
 from tsbench.targets.sql import (
     ColumnTypes,
+    RefusedNames,
     SqlSchema,
     SqlText,
     column_names,
@@ -39,6 +40,7 @@ _PIECE_BYTES = 256 * 1024
 """About the size of the pieces of a write, between which the session may divide it into several statements."""
 _LINES = "CHARACTER SET utf8mb4 FIELDS TERMINATED BY x'09' ESCAPED BY x'5c' LINES TERMINATED BY x'0a'"
 """The form of LOAD DATA's lines; hexadecimal, since no backslash escapes a delimiter in a text."""
+_LAST_SPACE = re.compile(r" \Z")
 _KEYS = 100
 """Most keys of a query that have a subquery each."""
 _TAG_ROWS = 1_000
@@ -181,14 +183,13 @@ class MysqlSchema(SqlSchema):
     rest: Operation | None = None
     keeps_duplicates: bool = False
     longest_name: ClassVar = 64
+    refused_names: ClassVar = RefusedNames("MySQL and MariaDB", _LAST_SPACE, _LAST_SPACE)
     types: ClassVar = ColumnTypes(
         "DATETIME(6) NOT NULL", "INTEGER NOT NULL", "DOUBLE", "BIGINT", "TEXT", "INTEGER PRIMARY KEY",
         "VARCHAR(255)",
     )  # fmt: skip
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
-        for name in (name for m in measurements for name in (m.name, *m.tags, *m.field_names) if name.endswith(" ")):
-            raise UserMistake(f"'{name}' ends in a space, which no table or column does here; rename it")
         return [CreateDatabase(), *SqlSchema.create(self, measurements, tags)]
 
     def drop(self, measurements: Sequence[Measurement]) -> Sequence[Command]:

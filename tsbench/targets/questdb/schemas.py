@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from tsbench.encode import sql
-from tsbench.errors import UserMistake
 from tsbench.model import Kind
 from tsbench.targets.base import Operation, Statement, Unsupported
 from tsbench.targets.http import LineSchema
-from tsbench.targets.sql import SqlText, expect_names, fields, quoted
+from tsbench.targets.sql import RefusedNames, SqlText, expect_names, fields, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 PREFIX = "tsbench_"
 """What the names of all our tables begin with."""
 _IN_NO_TABLE = re.compile(r"""[\x01-\x0f"%'()*+,/:?\\~\x7f\ufeff]|\.\.|[ .]\Z""")
-_IN_NO_COLUMN = re.compile(rf"""[-.]|{_IN_NO_TABLE.pattern}""")
+_REFUSED = RefusedNames("QuestDB", _IN_NO_TABLE, re.compile(rf"""[-.]|{_IN_NO_TABLE.pattern}"""))
 """Signs that QuestDB 9 refuses in names, tried one by one."""
 _TYPES = {Kind.FLOAT: "DOUBLE", Kind.INT: "LONG", Kind.TEXT: "VARCHAR", Kind.BOOL: "BOOLEAN"}
 _NO_INT = np.iinfo(np.int64).min
@@ -115,12 +114,9 @@ class QuestSchema(LineSchema):
 
     def _table(self, m: Measurement) -> Statement:
         tags = [*m.tags, *m.own_tags]
-        expect_names(m.name, ["time", *tags, *m.field_names], folds_case=True, longest=127 - len(PREFIX))
-        if odd := _IN_NO_TABLE.search(m.name):
-            raise UserMistake(f"no table of QuestDB is called '{m.name}', with {odd[0]!r}; rename the measurement")
-        for name in (*tags, *m.field_names):
-            if odd := _IN_NO_COLUMN.search(name):
-                raise UserMistake(f"no column of QuestDB is called '{name}', with {odd[0]!r}; rename the tag or field")
+        expect_names(
+            m.name, ["time", *tags, *m.field_names], folds_case=True, longest=127 - len(PREFIX), refused=_REFUSED
+        )
         columns = ['"time" TIMESTAMP', *(f"{quoted(tag)} SYMBOL" for tag in tags)]
         columns += [f"{quoted(field.name)} {_TYPES[field.kind]}" for field in m.fields]
         keys = f" DEDUP UPSERT KEYS({', '.join(map(quoted, ['time', *tags]))})" * (not self.keeps_duplicates)
