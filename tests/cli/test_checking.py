@@ -78,9 +78,8 @@ def test_a_use_case_is_proposed_that_has_every_row(tmp_path: Path, capsys: pytes
     assert main(["check", str(tmp_path / "meters.csv"), "--out", str(own)]) == 0
     says(capsys.readouterr().err, "then: tsbench check ")
     case = read_use_case(own)
-    assert case.recording is not None
     assert recording(own).rows == len(rows())
-    assert [*case.recording.tags] == ["meter_id", "site"]
+    assert [*case.recording[0].tags] == ["meter_id", "site"]
     assert {query.name for query in case.query} == {"rows-of-one", "newest-of-all", "by-site"}
     assert main(["check", str(own)]) == 0
     assert main(["check", str(tmp_path / "meters.csv"), "--out", str(own)]) == 2
@@ -138,7 +137,12 @@ def test_a_use_case_is_proposed_for_line_protocol_by_its_tags(
     says(
         (tmp_path / "own.toml").read_text(), 'measurement = "meter"', 'tags = { meter_id = "meter_id", site = "site" }'
     )
-    assert recording(tmp_path / "own.toml").rows == len(rows(4, 80))
+    made = recording(tmp_path / "own.toml")
+    assert {one.name: one.rows for one in made.measurements} == dict.fromkeys(["meter", "other"], len(rows(4, 80)))
+    assert {query.measurements for query in read_use_case(tmp_path / "own.toml").query} == {("meter",), ("other",)}
+    capsys.readouterr()
+    assert main(["check", str(tmp_path / "own.toml")]) == 0
+    says(capsys.readouterr().out, "meter: ", "other: ")
     capsys.readouterr()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 import resource
 import shutil
 import subprocess
@@ -20,16 +21,18 @@ import zstandard
 
 from tests.cli.support import complaint, says
 from tests.scenario.test_use_case import MARKS, world
+from tsbench.check.audit import with_unrecorded
 from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
 from tsbench.cli.main import main
 from tsbench.errors import UserMistake
-from tsbench.model import Kind, Latest, Raw, Rows, Window
+from tsbench.model import Kind, Latest, Outcome, Raw, Rows, Window
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.scenario.prepared import recorded
 from tsbench.scenario.spec import RunSpec, Scenario
 from tsbench.scenario.use_case import read_use_case
 from tsbench.units import NS_PER_S
+from tsbench.workload import queries
 from tsbench.workload.recording import Recorded, recorded_at
 
 if TYPE_CHECKING:
@@ -103,6 +106,53 @@ def rows(series: int = 12, points: int = 500, seed: int = 4) -> pl.DataFrame:
     return pl.DataFrame(made)
 
 
+WEATHER = """
+[[recording]]
+file = "weather.csv"
+measurement = "weather"
+time = "at"
+tags = { meter = "station", height = "height" }
+[recording.fields]
+temp = "temp"
+rain = "rain"
+"""
+OF_WEATHER = """
+[[query]]
+name = "weather-rows"
+of = "weather"
+select = ["temp", "rain"]
+series = 1
+window = "4h"
+[[query]]
+name = "weather-by-height"
+of = "weather"
+select = ["mean(temp)", "sum(rain)"]
+by = ["height", "site"]
+window = "4h"
+"""
+
+
+def weather(stations: int = 2, points: int = 50) -> pl.DataFrame:
+    """Return rows of stations, one of which is where a meter is; there are few of them for each of the meters'."""
+    draw = random.Random(2)
+    made = []
+    for number in range(points):
+        at = START + timedelta(seconds=600 * number + 7)
+        made += [
+            {"at": at, "station": "M000" if not one else f"W{one}", "height": f"{one}00 m",
+             "temp": round(draw.gauss(9, 3), 2), "rain": draw.randint(0, 4)}
+            for one in range(stations)
+        ]  # fmt: skip
+    draw.shuffle(made)
+    return pl.DataFrame(made)
+
+
+def town_and_weather(place: Path) -> Path:
+    """Write a recording of two measurements and its use case, and return the path of that."""
+    weather().write_csv(place / "weather.csv")
+    return town(place, MAPPING.replace("[recording]", "[[recording]]", 1) + WEATHER + QUERIES + OF_WEATHER)
+
+
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TSBENCH_CACHE", str(tmp_path / "cache"))
@@ -117,9 +167,7 @@ def town(place: Path, text: str = MAPPING + QUERIES, frame: pl.DataFrame | None 
 
 def recording(path: Path) -> Recorded:
     """Return the prepared points of a use case."""
-    part = read_use_case(path).recording
-    assert part is not None
-    return recorded(part)
+    return recorded(read_use_case(path).recording)
 
 
 def recorded_world(path: Path, **keys: object) -> World:
@@ -133,7 +181,8 @@ def line(row: dict[str, Any]) -> str:
     site = row["site"].replace(" ", "\\ ")
     head = f"meter,meter_id={row['meter_id']},site={site}"
     fields = f'energy={row["energy"]},{volts}errors={row["errors"]}i,status="{row["status"]}",mode="{mode}"'
-    return f"{head} {fields} {int(row['ts'].timestamp())}000000000\nother,meter_id=x energy=1 1\n"
+    time = f"{int(row['ts'].timestamp())}000000000"
+    return f"{head} {fields} {time}\nother,meter_id={row['meter_id']},kind=x energy=1 {time}\n"
 
 
 def forget(place: Path) -> None:
@@ -224,6 +273,57 @@ def test_points_do_not_depend_on_streams_blocks_or_where_one_begins(tmp_path: Pa
     )
 
 
+def test_measurements_are_read_each_with_its_rows_and_written_in_the_order_of_time(tmp_path: Path) -> None:
+    path = town_and_weather(tmp_path)
+    for streams in (1, 3):
+        of = recorded_world(path, streams=streams)
+        assert (of.recorded.rows, of.series) == (len(rows()) + 100, 13)  # type: ignore[union-attr]
+        made: dict[str, list[tuple[Any, ...]]] = {"meter": [], "weather": []}
+        for stream in range(streams):
+            batches = [*of.batches(stream, points=40, last_tick=10**7)]
+            firsts = [int(batch.time_ns[0]) for batch in batches]
+            assert firsts == sorted(firsts)
+            assert [batch.number for batch in batches] == [*range(len(batches))]
+            for batch in batches:
+                keys = [of.keys()[series] for series in batch.series.tolist()]
+                columns = [one.tolist() for one in batch.fields.values()]
+                made[batch.measurement.name] += zip(batch.time_ns.tolist(), keys, *columns, strict=True)
+        assert len(made["meter"]) == len(rows())
+        assert sorted(made["weather"]) == sorted(
+            (int(row["at"].timestamp()) * NS_PER_S, row["station"], row["temp"], row["rain"])
+            for row in weather().to_dicts()
+        )
+    tags = {name: codes.tolist() for name, codes in of.tags().items()}
+    assert dict(zip(tags["meter"], tags["height"], strict=True)) == {
+        **{f"M{n:03}": "" for n in range(12)}, "M000": "000 m", "W1": "100 m",
+    }  # fmt: skip
+    assert tags["site"][tags["meter"].index("W1")] == ""
+    assert of.places_of("weather").tolist() == sorted(map(tags["meter"].index, ("M000", "W1")))
+    asked = [queries.make("weather-rows", of, Window(of.time_ns(0), of.time_ns(300)), 1, n) for n in range(40)]
+    assert {one.keys for one in asked} == {("M000",), ("W1",)}  # type: ignore[union-attr]
+
+
+def test_gold_of_several_measurements_knows_what_was_written_and_what_may_be(tmp_path: Path) -> None:
+    of = recorded_world(town_and_weather(tmp_path), streams=2)
+    assert of.recorded is not None
+    feed = Feed(of, of.recorded.ticks_of(0.5), 8, of.recorded.ticks)
+    everything = with_unrecorded(feed, np.zeros(0, dtype=LEDGER_DTYPE), range(2), of.recorded.last_ns)
+    assert {int(one) for one in everything["outcome"]} == {Outcome.UNKNOWN}
+    written = {"meter": 0, "weather": 0}
+    for batch in feed.written(everything):
+        written[batch.measurement.name] += len(batch)
+    begin_ns = of.time_ns(feed.loaded_ticks)
+    assert written == {one.name: one.rows_from(begin_ns) for one in of.recorded.measurements}
+    everything["outcome"] = Outcome.OK
+    gold = Gold(feed, everything, keeps_duplicates=False)
+    assert gold.count() == of.recorded.rows
+    measurement = of.measurements[1]
+    raw = Raw(measurement, ("temp",), Window(of.time_ns(0), of.time_ns(of.recorded.ticks)), None)
+    right = [(int(row["at"].timestamp()) * NS_PER_S, row["station"], row["temp"]) for row in weather().to_dicts()]
+    assert gold.check(raw, Rows(raw.columns, sorted(right)), quiet=True) is None
+    assert gold.check(raw, Rows(raw.columns, sorted(right)[1:]), quiet=True) is not None
+
+
 def test_a_world_that_begins_later_has_all_points_as_much_later(tmp_path: Path) -> None:
     path = town(tmp_path)
     whole, later = stored(recorded_world(path)), stored(recorded_world(path, start="2026-11-28T00:00:00Z"))
@@ -237,7 +337,7 @@ def test_many_rows_are_sorted_a_range_of_time_after_the_other(tmp_path: Path, mo
     monkeypatch.setattr("tsbench.scenario.time_order._SAMPLED", 4)
     monkeypatch.setattr("tsbench.scenario.time_order._PART_ROWS", 70)
     of = recorded_world(town(tmp_path))
-    assert len(of.recorded.begins_ns) > 60  # type: ignore[union-attr]
+    assert len(of.recorded.measurements[0].begins_ns) > 60  # type: ignore[union-attr]
     assert stored(of) == expected(rows())
 
 
@@ -259,7 +359,7 @@ def test_rows_that_have_one_time_and_key_count_once_if_the_file_says_which(tmp_p
     for which, kept in (("first", frame), ("last", pl.concat([frame.tail(-20), again]))):
         path.write_text(MAPPING.replace("[recording]", f'[recording]\nduplicates = "{which}"'))
         of = recorded_world(path)
-        assert (stored(of), of.recorded.replaced) == (expected(kept), 20)  # type: ignore[union-attr]
+        assert (stored(of), of.recorded.measurements[0].replaced) == (expected(kept), 20)  # type: ignore[union-attr]
 
 
 def test_rows_without_time_key_or_value_are_left_out_and_counted_if_the_file_says_so(tmp_path: Path) -> None:
@@ -272,7 +372,7 @@ def test_rows_without_time_key_or_value_are_left_out_and_counted_if_the_file_say
         read_use_case(path)
     path.write_text(text.replace("[recording]", '[recording]\nincomplete = "skip"'))
     of = recorded_world(path)
-    assert of.recorded.skipped == 2  # type: ignore[union-attr]
+    assert of.recorded.measurements[0].skipped == 2  # type: ignore[union-attr]
     assert [row[1:] for row in stored(of)] == [("a", 1.5, -1), ("a", 2.5, 7)]
 
 
@@ -341,8 +441,9 @@ EACH = [
 def test_recorded_points_are_stored_and_asked_right_or_refused_on_every_database(
     target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = town(tmp_path)
-    (tmp_path / "s.toml").write_text(SCENARIO.replace('"sqlite"', f'"{target}"'))
+    path = town_and_weather(tmp_path)
+    asked = "".join(f'[[op]]\nquery = "weather-{kind}"\n' for kind in ("rows", "by-height"))
+    (tmp_path / "s.toml").write_text(SCENARIO.replace('"sqlite"', f'"{target}"') + asked)
     if target in {"mongodb", "victoriametrics"}:
         assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == 2
         says(complaint(capsys.readouterr().err), "world.use_case: ", "'volts'")
@@ -410,7 +511,7 @@ def test_a_cache_that_lost_a_part_is_made_again_and_one_that_cannot_be_written_i
 ) -> None:
     path = town(tmp_path)
     whole = stored(recorded_world(path))
-    (points,) = (tmp_path / "cache").glob("recordings/*/points.arrow")
+    (points,) = (tmp_path / "cache").glob("recordings/*/points-0.arrow")
     points.unlink()
     recorded_at.cache_clear()
     assert stored(recorded_world(path)) == whole
@@ -436,6 +537,7 @@ def test_a_recording_is_generated_loaded_and_asked(tmp_path: Path, capsys: pytes
 # --- mistakes ---------------------------------------------------------------------------------------------------------
 
 
+TWO = WEATHER + "[[recording]]"
 MISTAKES = [
     ('file = "meters.csv"', 'file = "other*.csv"', "recording.file: there is no other*.csv in "),
     ('file = "meters.csv"', 'file = "meters.xls"', "recording.file: there is no meters.xls"),
@@ -465,6 +567,12 @@ MISTAKES = [
     ("[recording]", '[recording]\nduplicates = "some"', "recording.duplicates"),
     ("[recording]", '[recording]\ndigest = "some"', "recording.digest"),
     ("[recording]", "[recording]\nrows = 5", "recording.rows: unknown key"),
+    ("[recording]", TWO, "recording.file: there is no weather.csv"),
+    ("[recording]", TWO.replace("weather", "meter"), "recording.measurement: 'meter' stands twice"),
+    ("[recording]", TWO.replace("meter =", "place ="), "the first one names the series, and is 'meter' and 'place'"),
+    ("[recording]", re.sub("{ meter.* }", "{}", TWO), "and is none and 'meter'; name it alike"),
+    ("[recording]", TWO.replace("temp =", "site ="), "fields.site: is a tag of another measurement"),
+    ("[recording]", TWO.replace("rain =", "rain = 5 #"), "recording.0.fields.rain"),
     ("[recording]", '[tags]\nx = { number = "x-{}" }\n[recording]', "tags: belongs to simulated data"),
     ('by = ["site"]', 'by = ["town"]', "query.site-hour.by: there is no tag 'town'"),
     ('"max(kwh)"', '"max(mode)"', "query.site-hour.select: 'mode' holds no numbers"),
@@ -702,7 +810,7 @@ def test_lines_may_lack_fields_and_are_named_if_they_are_none(tmp_path: Path) ->
         ("meter,meter_id=m a=abc 4000000000", "x.lp: line 5: a is abc, which is no number"),
         ("meter,meter_id=m,a=1 a=1 4000000000", "line 5: 'a' is a tag and a field"),
         ('meter,meter_id=m a="1" 4000000000', "x.lp: a has values of several types (float and str)"),
-        ("meter,meter_id=m b=1 4000000000", "each field lacks a value somewhere"),
+        ("meter,meter_id=m b=1 4000000000", "each field of meter lacks a value somewhere"),
     ):
         (tmp_path / "x.lp").write_text("# DDL\n" + "\n".join([*good, odd, ""]))
         if "each field" in why:  # the third has a default

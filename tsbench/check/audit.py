@@ -187,12 +187,12 @@ def _missing(feed: Feed, ledger: NDArray[np.void], stream: int, ticks: int) -> I
     """Yield stream, block, offset and number of the points of a stream's next ticks that a ledger lacks."""
     spec, size = feed.world.spec, feed.block_points
     rows = ticks * max(0, int(feed.series_in(np.array(stream))))
-    if feed.world.recorded is not None:
-        rows = feed.world.recorded.rows
+    if feed.world.recorded is not None:  # each measurement's last block may be of fewer rows
+        rows = feed.world.recorded.rows + len(feed.world.measurements) * size
     elif spec.disorder:  # with copies there are more; rows that do not exist are none
         rows = -(-int(rows * (1 + spec.disorder.duplicate)) // size) * size
     own = ledger[ledger["stream"] == stream]
-    turns = len(feed.world.measurements)
+    turns = feed.turns
     for turn in range(turns):
         known = own[own["block"] % turns == turn]
         starts = feed.own_rows(known)

@@ -126,10 +126,14 @@ class Feed:
             points = np.clip(len(batch) - starts, 0, points)
             yield batch, np.repeat(entries, points), _ranges(starts, points)
 
+    @property
+    def turns(self) -> int:
+        """Number of measurements whose blocks take turns; 1 of a recording, whose blocks come in the order of time."""
+        return len(self.world.measurements) if self.world.recorded is None else 1
+
     def own_rows(self, ledger: NDArray[np.void]) -> NDArray[np.int64]:
         """Return the first row of each write among its stream's rows of one measurement (without disorder only)."""
-        turns = len(self.world.measurements)
-        rows: NDArray[np.int64] = ledger["block"] // turns * self.block_points + ledger["offset"]
+        rows: NDArray[np.int64] = ledger["block"] // self.turns * self.block_points + ledger["offset"]
         return rows
 
     def series_in(self, streams: NDArray[Any]) -> NDArray[np.int64]:
@@ -178,7 +182,7 @@ def _orderly(feed: Feed, ledger: NDArray[np.void], *, keeps: bool) -> Iterator[S
     """Yield slabs of whole ticks; a row's place in the ledger follows from its tick and its stream."""
     world, spec = feed.world, feed.world.spec
     kept = ledger[np.isin(ledger["outcome"], list(SURE))]
-    turns = len(world.measurements)
+    turns = feed.turns
     writes = [_Writes(feed, kept[kept["block"] % turns == turn]) for turn in range(turns)]
     end = max(feed.loaded_ticks, feed.last_tick_of(kept))
     ticks = max(1, SLAB_ROWS // spec.scale)
@@ -325,6 +329,9 @@ def _disordered(feed: Feed, ledger: NDArray[np.void], *, keeps: bool) -> Iterato
                 break
             batch, fates, rows = ahead
             waiting[batch.measurement].add(stream, batch, fates, rows)
+            if world.recorded is not None:  # batches of other measurements, too, come in the order of their first times
+                for one in waiting.values():
+                    one.reached[stream] = max(one.reached[stream], int(batch.time_ns[0]))
         for one in waiting.values():
             yield from one.settled()
 

@@ -75,16 +75,26 @@ def _propose(
     """Write or print a use case for a recording."""
     require("polars", "files")
     from tsbench.scenario.learning import mapped
-    from tsbench.scenario.recorded_files import is_lines, measurement_and_tags
-    from tsbench.scenario.recording import read, recording
+    from tsbench.scenario.recorded_files import is_lines, measurements_and_tags
+    from tsbench.scenario.recording import SERIES, read, recording
 
     expect_writable(out, force=force)
-    frame = read(file, _ROWS)
-    lines = measurement_and_tags(file, _ROWS) if is_lines(file) and key is None else None
-    given = recording(frame, time=time, key=key, tags=tags, zone=zone, lines=lines)
+    if is_lines(file) and key is None:
+        if tags:
+            raise UserMistake(f"--tag {tags[0]}: line protocol says itself which are tags; leave it out")
+        known = measurements_and_tags(file, _ROWS)
+        tagged = {name: own for name, own in known.items() if own or len(known) == 1}
+        given = [recording(read(file, _ROWS, name), time=time, lines=(name, own)) for name, own in tagged.items()]
+        if left := [name for name in known if name not in tagged]:
+            said = f"{', '.join(left)} {'have' if len(left) > 1 else 'has'} no tags, which name series, and"
+            stderr.print(shortened(f"tsbench: {said} is left out", _MOST_HINT), markup=False, highlight=False)
+    else:
+        given = [recording(read(file, _ROWS), time=time, key=key, tags=tags, zone=zone)]
     text = mapped(file, given, zone)
-    texts = [name for name, dtype in frame.schema.items() if str(dtype) == "String" and name != given.time]
-    if texts and not given.keys:
+    frame = given[0].frame
+    known_columns = {given[0].time, SERIES}
+    texts = [name for name, dtype in frame.schema.items() if str(dtype) == "String" and name not in known_columns]
+    if texts and not given[0].keys:
         one_of = f"if a column names it, say --key COLUMN, one of {', '.join(texts)}"
         hint = f"tsbench: all rows are taken for one series; {one_of}"
         stderr.print(shortened(hint, _MOST_HINT), markup=False, highlight=False, soft_wrap=True)
@@ -116,9 +126,10 @@ def _show(one: Facts, world: World) -> None:
     if (recorded := world.recorded) is not None:
         units = (("seconds", NS_PER_S), ("ms", 10**6), ("us", 10**3), ("ns", 1))
         lines.append(f"all times are whole {next(name for name, ns in units if recorded.step_ns >= ns)}")
-        if recorded.skipped or recorded.replaced:
+        points = recorded.of(one.measurement)
+        if points.skipped or points.replaced:
             lines.append(
-                f"left out: {recorded.skipped:,} rows without time, key or value, {recorded.replaced:,} with the time "
+                f"left out: {points.skipped:,} rows without time, key or value, {points.replaced:,} with the time "
                 "of another one of their series"
             )
     for line in lines:

@@ -169,7 +169,7 @@ def fixed(table: NDArray[np.void]) -> Texts:
 
 
 def tag_elements(batch: Batch) -> Texts:
-    """Return the tags of every series of the world, and the end of their document."""
+    """Return the tags of every series of the world that are not empty, and the end of their document."""
     m = batch.measurement
     return _elements(tuple((tag, batch.tags[tag]) for tag in (*m.tags, *m.own_tags)), _END)
 
@@ -182,7 +182,7 @@ def text_elements(name: str, codes: Codes) -> Texts:
 @lru_cache(maxsize=64)
 def _elements(tags: _Tags, end: bytes) -> Texts:
     # Codes compare by identity, so a world's tags are turned into text once, not for every batch.
-    columns = [([_text(tag, value) for value in codes.values], codes.codes) for tag, codes in tags]
+    columns = [([_text(tag, value) if value else b"" for value in codes.values], codes.codes) for tag, codes in tags]
     return joined([*columns, ([end], np.zeros(len(columns[0][1]), np.int32))])
 
 

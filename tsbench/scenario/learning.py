@@ -21,7 +21,7 @@ from tsbench.units import NS_PER_S, format_exact_duration
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -141,6 +141,7 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
         *notes,
         *fields,
         *_queries(
+            "",
             {own: _is_labelled(table) for own, table in made.items() if _MISSING not in table},
             [line.split(" = ")[0] for line in tags],
             len(series),
@@ -152,12 +153,29 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
     return Learned(text, len(series), interval_ns, {own: (recorded[own], simulated[own]) for own in recorded})
 
 
-def mapped(path: Path, of: Recording, zone: str) -> str:
-    """Return the use case that has a file's rows as they are, by the columns of its recording."""
-    names, frame = _Names(), of.frame
+def mapped(path: Path, recordings: Sequence[Recording], zone: str) -> str:
+    """Return the use case that has a file's rows as they are, by the columns of each measurement's recording."""
+    names, several = _Names(), len(recordings) > 1
+    keys = {of.key for of in recordings}
+    key = names.of(keys.pop() or "series" if len(keys) == 1 else "series")
+    columns = [column for of in recordings for column in (*of.tags, *(of.keys if several else ()))]
+    named = {column: key if column == key else names.of(column) for column in dict.fromkeys(columns)}
+    lines, queries = [f"about = {_quoted(path.name)}"], []
+    for of in recordings:
+        tags = {key: [*of.keys]} if of.keys else {}
+        tags |= {named[column]: [column] for column in columns if column in {*of.tags, *of.keys} & named.keys()}
+        mapping, asked = _mapping(path, of, zone, tags, _Names(tags))
+        lines += ["", "[[recording]]" if several else "[recording]", *mapping]
+        queries += asked
+    return "\n".join([*lines, *queries]) + "\n"
+
+
+def _mapping(
+    path: Path, of: Recording, zone: str, tags: dict[str, list[str]], names: _Names
+) -> tuple[list[str], list[str]]:
+    """Return the lines of a measurement's mapping, and those of queries about it."""
+    frame = of.frame
     series = frame[SERIES].n_unique()
-    tags = {names.of(of.key or "series"): [*of.keys]} if of.keys else {}
-    tags |= {names.of(column): [column] for column in of.tags}
     fields: dict[str, Any] = {names.of(column): column for column in of.fields}
     parts = frame.head(100_000).partition_by(SERIES, maintain_order=True)[:_SERIES]
     whole, notes = {}, []
@@ -170,22 +188,19 @@ def mapped(path: Path, of: Recording, zone: str) -> str:
         if is_labelled or not lacks:
             whole[own] = is_labelled
     time: Any = of.time if zone == "UTC" else {"column": of.time, "zone": zone}
+    measurement = of.measurement or names.of(path.name.split(".")[0])
     lines = [
-        f"about = {_quoted(path.name)}",
-        "",
-        "[recording]",
         f"file = {_quoted(path.name)}",
-        f"measurement = {_quoted(of.measurement or names.of(path.name.split('.')[0]))}",
+        f"measurement = {_quoted(measurement)}",
         f"time = {_toml(time)}",
         f"tags = {_toml({name: columns[0] if len(columns) == 1 else columns for name, columns in tags.items()})}",
-        "",
         "[recording.fields]",
         *notes,
         *(f"{own} = {_toml(column)}" for own, column in fields.items()),
     ]
-    if whole and tags:
-        lines += _queries(whole, [*tags], series, _interval_ns(parts))
-    return "\n".join(lines) + "\n"
+    if not whole or not tags:
+        return lines, []
+    return lines, _queries(measurement if of.measurement else "", whole, [*tags], series, _interval_ns(parts))
 
 
 def _toml(value: Any) -> str:
@@ -201,10 +216,11 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _queries(whole: dict[str, bool], tags: Sequence[str], series: int, interval_ns: int) -> list[str]:
+def _queries(of: str, whole: dict[str, bool], tags: Sequence[str], series: int, interval_ns: int) -> list[str]:
     """Return the lines of three queries, to begin with: a series' rows, newest rows, and aggregates by a tag.
 
-    `whole` has the fields that all points have, and whether they are texts or booleans.
+    `of` is the measurement that they name, if there may be others; `whole` has the fields that all points have, and
+    whether they are texts or booleans.
     """
     names = sorted(whole, key=lambda name: whole[name])[:4]  # numbers first
     window, bucket = (format_exact_duration(_usual(interval_ns * points)) for points in (120, 12))
@@ -221,8 +237,9 @@ def _queries(whole: dict[str, bool], tags: Sequence[str], series: int, interval_
         for line in (
             "",
             "[[query]]",
-            f'name = "{name[:60]}"',
-            *(f"{key} = {_toml(of)}" for key, of in table.items()),
+            f'name = "{f"{of}-{name}"[:60] if of else name[:60]}"',
+            *([f'of = "{of}"'] if of else []),
+            *(f"{key} = {_toml(value)}" for key, value in table.items()),
         )
     ]
 
@@ -274,8 +291,8 @@ def _simulated(text: str, series: int, ticks: int, interval_ns: int) -> dict[str
 class _Names:
     """Names that every database has room for, each once."""
 
-    def __init__(self) -> None:
-        self._taken = {*TAKEN}
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = {*TAKEN, *(name.lower() for name in taken)}
 
     def of(self, text: str) -> str:
         """Return a name like a text."""

@@ -12,7 +12,7 @@ from tsbench.scenario.own_queries import expect_names
 from tsbench.scenario.types import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 MOST_TEXTS = 10_000
 """Number of different texts that a field may have."""
@@ -62,9 +62,36 @@ HIDDEN = ("files", "digest")
 
 def expect_no_hidden(document: Mapping[str, Any]) -> None:
     """Verify that [recording] of a file has none of the keys that only specifications have."""
-    given = document.get("recording")
-    if isinstance(given, dict) and (key := next((key for key in HIDDEN if key in given), None)):
-        raise UserMistake(f"recording.{key}: unknown key; take it out")
+    given = listed_tables(document.get("recording"))
+    for part in given if isinstance(given, list) else ():
+        if isinstance(part, dict) and (key := next((key for key in HIDDEN if key in part), None)):
+            raise UserMistake(f"recording.{key}: unknown key; take it out")
+
+
+def listed_tables(value: Any) -> Any:
+    """Return the tables of [[recording]]; of [recording] a list with that one."""
+    return [value] if isinstance(value, dict) else value
+
+
+def expect_alike(parts: Sequence[RecordingPart]) -> None:
+    """Verify that the measurements of a recording are several ones, of the same series.
+
+    Raises
+    ------
+    ValueError
+        If two have one name, or their series have different keys.
+    """
+    expect_names("recording.measurement", [part.measurement for part in parts])
+    keys = {next(iter(part.tags), "") for part in parts}
+    tags = {tag for part in parts for tag in part.tags}
+    if len(keys) > 1:
+        said = " and ".join(f"'{key}'" if key else "none" for key in sorted(keys))
+        raise ValueError(
+            f"recording.tags: the first one names the series, and is {said}; name it alike in each measurement"
+        )
+    for part in parts:
+        if twice := next((name for name in part.fields if name in tags), None):
+            raise ValueError(f"recording.fields.{twice}: is a tag of another measurement; rename one")
 
 
 def _column(value: Any) -> Any:
@@ -82,15 +109,18 @@ def _lists(value: Any) -> Any:
 
 
 class RecordingPart(Part):
-    """[recording]: the files with the rows, and which columns are what."""
+    """[recording], or [[recording]] for each of several measurements: files with rows, and which columns are what."""
 
     file: str
-    """CSV (.gz or .zst, too) or Parquet, beside the use case: `meters.csv`; with * several, in the order of names."""
+    """CSV, line protocol (.gz or .zst, too) or Parquet, beside the use case; with * several, in the order of names."""
     measurement: str
-    """The name of the measurement that a row is one of."""
+    """The name of the measurement that a row is one of; of line protocol, lines of others are not read."""
     time: Annotated[TimeColumn, BeforeValidator(_column)]
     tags: Annotated[dict[str, Texts], BeforeValidator(_lists), Field(max_length=100)] = Field(default_factory=dict)
-    """Tags and their columns, the key first: `{ meter = "meter_id", site = "site" }`; several are joined by /."""
+    """Tags and their columns, the key first: `{ meter = "meter_id", site = "site" }`; several are joined by /.
+
+    A tag is a series': one that two measurements have points of has it in both.
+    """
     fields: Annotated[dict[str, FieldColumn], BeforeValidator(_columns), Field(min_length=1, max_length=1_000)]
     """Fields and their columns: `{ kwh = "energy", ok = { column = "status", true = ["OK"], false = ["ERR"] } }`."""
     null: Annotated[tuple[str | float, ...], Field(strict=False, max_length=100)] | None = None
@@ -102,7 +132,7 @@ class RecordingPart(Part):
     files: SkipJsonSchema[tuple[str, ...]] = Field(default=(), strict=False)
     """The files by that name, as absolute paths."""
     digest: SkipJsonSchema[str] = ""
-    """SHA-256 of the points, once they are prepared."""
+    """SHA-256 of the points of all measurements, once they are prepared."""
 
     @model_validator(mode="after")
     def _consistent(self) -> RecordingPart:

@@ -9,20 +9,26 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tsbench.errors import Broken, UserMistake, advise, is_disk_full, require
 from tsbench.workload.layout import Layout, Tag
-from tsbench.workload.recording import ABOUT, POINTS, Recorded, recorded_at
+from tsbench.workload.recording import ABOUT, Recorded, recorded_at
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tsbench.scenario.own_data import RecordingPart
 
-_FORM = 2
+_FORM = 3
 """Version of the form of prepared recordings."""
 
 
-def prepared(part: RecordingPart, place: Path) -> RecordingPart:
+Parts: TypeAlias = "Sequence[RecordingPart]"
+"""The measurements of a recording."""
+
+
+def prepared(parts: Parts, place: Path) -> tuple[RecordingPart, ...]:
     """Return a recording's keys with the files below `place` and their digest; they are read unless they were before.
 
     Raises
@@ -34,20 +40,24 @@ def prepared(part: RecordingPart, place: Path) -> RecordingPart:
     """
     require("polars", "files")
     require("pyarrow", "files")
-    files = tuple(sorted(os.path.abspath(path) for path in glob.glob(str(place / part.file), recursive=True)))  # noqa: PTH100, PTH207
-    if not files:
-        raise UserMistake(f"recording.file: there is no {part.file} in {place.absolute()}")
-    whole = part.model_copy(update={"files": files, "digest": ""})
+    whole = [part.model_copy(update={"files": _files(part, place), "digest": ""}) for part in parts]
     known = _known(whole)
     try:
         digest = known.read_text(encoding="utf-8")
         recorded_at(_cache() / digest)
     except (OSError, ValueError, TypeError):
         digest = _prepare(whole, known)
-    return whole.model_copy(update={"digest": digest})
+    return tuple(part.model_copy(update={"digest": digest}) for part in whole)
 
 
-def recorded(part: RecordingPart) -> Recorded:
+def _files(part: RecordingPart, place: Path) -> tuple[str, ...]:
+    files = tuple(sorted(os.path.abspath(path) for path in glob.glob(str(place / part.file), recursive=True)))  # noqa: PTH100, PTH207
+    if not files:
+        raise UserMistake(f"recording.file: there is no {part.file} in {place.absolute()}")
+    return files
+
+
+def recorded(parts: Parts) -> Recorded:
     """Return the points of a prepared recording, of this machine's copy of the files if another one prepared them.
 
     Raises
@@ -55,47 +65,53 @@ def recorded(part: RecordingPart) -> Recorded:
     UserMistake
         If this machine has no copy, or another one.
     """
+    digest = parts[0].digest
     try:
-        return recorded_at(_cache() / part.digest)
+        return recorded_at(_cache() / digest)
     except OSError:
         pass
-    absent = next((path for path in part.files if not Path(path).is_file()), None)
+    absent = next((path for part in parts for path in part.files if not Path(path).is_file()), None)
     if absent is not None:
         raise UserMistake(f"{absent}: this machine has no copy of the recording; put one there")
-    bare = part.model_copy(update={"digest": ""})
-    if (digest := _prepare(bare, _known(bare))) != part.digest:
-        raise UserMistake(f"{part.files[0]}: is not the recording that the run was planned with; copy that one here")
+    bare = [part.model_copy(update={"digest": ""}) for part in parts]
+    if _prepare(bare, _known(bare)) != digest:
+        raise UserMistake(
+            f"{parts[0].files[0]}: is not the recording that the run was planned with; copy that one here"
+        )
     return recorded_at(_cache() / digest)
 
 
-def layouts_of(part: RecordingPart) -> tuple[Layout, ...]:
-    """Return the measurement of a prepared recording."""
-    return (Layout(part.measurement, recorded(part).fields, ()),)
+def layouts_of(parts: Parts) -> tuple[Layout, ...]:
+    """Return the measurements of a prepared recording."""
+    return tuple(Layout(one.name, one.fields, ()) for one in recorded(parts).measurements)
 
 
-def tags_of(part: RecordingPart) -> tuple[Tag, ...]:
+def tags_of(parts: Parts) -> tuple[Tag, ...]:
     """Return the tags of a prepared recording with the values that they have."""
-    return tuple(Tag(name, choices=codes.values) for name, codes in recorded(part).tags.items())
+    return tuple(Tag(name, choices=codes.values) for name, codes in recorded(parts).tags.items())
 
 
-def _known(part: RecordingPart) -> Path:
+def _known(parts: Parts) -> Path:
     """Return the path of the file that has the digest; another one after a change of the mapping, or of a file."""
-    status = [(path, os.stat(path).st_size, os.stat(path).st_mtime_ns) for path in part.files]  # noqa: PTH116
-    said = json.dumps([_FORM, status, part.model_dump(mode="json")], sort_keys=True)
+    paths = [path for part in parts for path in part.files]
+    status = [(path, os.stat(path).st_size, os.stat(path).st_mtime_ns) for path in paths]  # noqa: PTH116
+    said = json.dumps([_FORM, status, [part.model_dump(mode="json") for part in parts]], sort_keys=True)
     return _cache() / f"{hashlib.sha256(said.encode()).hexdigest()[:32]}.txt"
 
 
-def _prepare(part: RecordingPart, known: Path) -> str:
+def _prepare(parts: Parts, known: Path) -> str:
     """Read the files, keep their points, and return the digest of these; `known` becomes a file with it."""
     from tsbench.scenario import preparing  # noqa: PLC0415 - of an extra
 
     try:
         known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=known.parent) as scratch:
-            made, about = preparing.prepared(part, Path(scratch))
+            made, about = preparing.prepared(parts, Path(scratch))
             target = known.parent / about["digest"]
             (made / ABOUT).write_text(json.dumps(about), encoding="utf-8")
-            if not (target / POINTS).exists():  # else another process was faster, and may read it
+            if not all(
+                (target / path.name).exists() for path in made.iterdir()
+            ):  # else another process was faster, and may read it
                 shutil.rmtree(target, ignore_errors=True)
                 made.rename(target)
         known.write_text(about["digest"], encoding="utf-8")

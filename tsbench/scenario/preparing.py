@@ -1,8 +1,10 @@
-"""Preparing a recording: rows of files as points, sorted by time, in a file of columns."""
+"""Preparing a recording: rows of files as points, sorted by time, in a file of columns for each measurement."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +21,10 @@ from tsbench.scenario.own_data import MOST_TEXTS
 from tsbench.scenario.time_order import SortedPoints, UnsortedRows, write_sorted
 from tsbench.text import CONTROL, printable_line, suggestion
 from tsbench.units import NS_PER_S, UNITS_NS
-from tsbench.workload.recording import POINTS, SERIES
+from tsbench.workload.recording import SERIES, points_file, presence
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,8 +35,10 @@ _SPAN = (-(2**63) // 2, 2**63 // 2)
 _TIME, _SERIES = "time", "series"
 
 
-def prepared(part: RecordingPart, scratch: Path) -> tuple[Path, dict[str, Any]]:
+def prepared(parts: Sequence[RecordingPart], scratch: Path) -> tuple[Path, dict[str, Any]]:
     """Read the files of a recording; return the directory with its points below `scratch`, and what they are.
+
+    `parts` are its measurements, each with its files; their series are those of all of them together.
 
     Raises
     ------
@@ -43,46 +47,72 @@ def prepared(part: RecordingPart, scratch: Path) -> tuple[Path, dict[str, Any]]:
     OSError
         If the points cannot be written.
     """
-    columns = _Columns.of(part)
-    while True:
-        try:
-            rows = _rows(part, columns, scratch / "rows.arrow")
-            break
-        except _WidenedError as error:
-            columns = columns.widened(error.name)
-    if not rows.times:
-        lines = f"lines of the measurement '{part.measurement}'"
-        what = lines if recorded_files.is_lines(Path(part.files[0])) else "rows"
-        raise UserMistake(f"{part.files[0]}: has no {what}")
-    if all(one.lacks for one in columns.fields):
-        raise UserMistake(
-            f"{part.files[0]}: each field lacks a value somewhere; one has to be in each row: give it a default"
-        )
     directory = scratch / "points"
     directory.mkdir()
-    written = write_sorted(part, rows, scratch / "rows.arrow", directory / POINTS)
-    _write_series(columns, directory / SERIES)
-    interval_ns = _interval_ns(rows, written, columns.series_count)
+    series = _Series()
+    made = [
+        _Points.of(part, series, scratch / "rows.arrow", directory / points_file(number))
+        for number, part in enumerate(parts)
+    ]
+    _write_series(series, made, directory / SERIES)
+    step_ns = math.gcd(*(one.rows.step_ns for one in made))
+    interval_ns = min(_interval_ns(step_ns, one) for one in made)
     unit_ns = interval_ns if interval_ns % NS_PER_S == 0 else NS_PER_S
-    digest = hashlib.sha256()
-    for name in (POINTS, SERIES):
-        with (directory / name).open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    fields = [asdict(one.field()) for one in columns.fields]
-    return directory, {
-        "digest": digest.hexdigest(),
-        "rows": written.rows,
-        "series": columns.series_count,
-        "start_ns": written.begins_ns[0] // unit_ns * unit_ns,
-        "last_ns": written.last_ns,
+    about = {
+        "series": series.count,
+        "start_ns": min(one.sorted.begins_ns[0] for one in made) // unit_ns * unit_ns,
+        "last_ns": max(one.sorted.last_ns for one in made),
         "interval_ns": interval_ns,
-        "step_ns": rows.step_ns,
-        "fields": fields,
-        "begins_ns": written.begins_ns,
-        "firsts": written.firsts,
-        "skipped": rows.skipped,
-        "replaced": rows.rows - written.rows,
+        "step_ns": step_ns,
+        "measurements": [one.about() for one in made],
     }
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for path in sorted(directory.iterdir()):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return directory, {"digest": digest.hexdigest(), **about}
+
+
+@dataclass
+class _Points:
+    """The points of a measurement that were written, and what its columns have turned out to have."""
+
+    columns: _Columns
+    rows: UnsortedRows
+    sorted: SortedPoints
+
+    @classmethod
+    def of(cls, part: RecordingPart, series: _Series, rows_file: Path, out: Path) -> _Points:
+        """Write the points of a measurement into `out`, its rows in the files' order into `rows_file` before."""
+        columns = _Columns.of(part, series)
+        while True:
+            try:
+                rows = _rows(part, columns, rows_file)
+                break
+            except _WidenedError as error:
+                columns = columns.widened(error.name)
+        if not rows.times:
+            lines = f"lines of the measurement '{part.measurement}'"
+            what = lines if recorded_files.is_lines(Path(part.files[0])) else "rows"
+            raise UserMistake(f"{part.files[0]}: has no {what}")
+        if all(one.lacks for one in columns.fields):
+            raise UserMistake(
+                f"{part.files[0]}: each field of {part.measurement} lacks a value somewhere; one has to be in each "
+                "row: give it a default"
+            )
+        return cls(columns, rows, write_sorted(part, rows, rows_file, out))
+
+    def about(self) -> dict[str, Any]:
+        """Return what they are."""
+        return {
+            "name": self.columns.part.measurement,
+            "rows": self.sorted.rows,
+            "fields": [asdict(one.field()) for one in self.columns.fields],
+            "begins_ns": self.sorted.begins_ns,
+            "firsts": self.sorted.firsts,
+            "skipped": self.rows.skipped,
+            "replaced": self.rows.rows - self.sorted.rows,
+        }
 
 
 class _WidenedError(Exception):
@@ -328,38 +358,65 @@ class _Where:
 
 
 @dataclass
+class _Series:
+    """The series of all measurements, and their tags: a tag is a series', whatever measurement says it."""
+
+    texts: dict[str, _Codes] = field(default_factory=dict)
+    """The values of each tag, the key first; empty without tags."""
+    of_series: dict[str, NDArray[np.int32]] = field(default_factory=dict)
+    """For each further tag the value of each series; -1 of those that no row has had."""
+
+    def add(self, names: Sequence[str]) -> None:
+        """Make room for tags."""
+        for name in names:
+            self.texts.setdefault(name, _Codes())
+        for name in names[1:]:
+            self.of_series.setdefault(name, np.empty(0, dtype=np.int32))
+
+    @property
+    def count(self) -> int:
+        """Number of series: the values of the key."""
+        return len(self.key) if self.texts else 1
+
+    @property
+    def key(self) -> _Codes:
+        """The key's values."""
+        return next(iter(self.texts.values()))
+
+    def tag(self, name: str) -> NDArray[np.int32]:
+        """Return the value of a further tag of all series so far."""
+        known = self.of_series[name]
+        if (more := self.count - len(known)) > 0:
+            known = self.of_series[name] = np.concatenate([known, np.full(more, -1, dtype=np.int32)])
+        return known
+
+
+@dataclass
 class _Columns:
-    """What the columns have turned out to have, row by row: keys, tags and texts."""
+    """What the columns of a measurement have turned out to have, row by row: keys, tags and texts."""
 
     part: RecordingPart
+    series: _Series
     fields: list[_FieldColumn]
     nulls: _Nulls
-    texts: dict[str, _Codes]
-    """The values of each tag, by name, the key first."""
-    of_series: dict[str, NDArray[np.int32]] = field(default_factory=dict)
-    """For each such tag the value of each series."""
+    seen: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """Whether there was a row of each series."""
     unit_ns: int = 0
 
     @classmethod
-    def of(cls, part: RecordingPart) -> _Columns:
+    def of(cls, part: RecordingPart, series: _Series) -> _Columns:
+        series.add([*part.tags])
         fields = [_FieldColumn(name, one, None) for name, one in part.fields.items()]
-        texts = {name: _Codes() for name in part.tags}
-        of_series = {name: np.empty(0, dtype=np.int32) for name in [*part.tags][1:]}
-        return cls(part, fields, _Nulls.of(part), texts, of_series)
-
-    @property
-    def series_count(self) -> int:
-        """Number of series: the values of the key."""
-        return len(self.texts[next(iter(self.part.tags))]) if self.part.tags else 1
+        return cls(part, series, fields, _Nulls.of(part))
 
     def widened(self, name: str) -> _Columns:
         """Return this before the first row, with a field that holds floats, and the kinds that the others have."""
-        new = _Columns.of(self.part)
+        new = _Columns.of(self.part, self.series)
         for one, known in zip(new.fields, self.fields, strict=True):
             one.kind = Kind.FLOAT if one.name == name else known.kind
         return new
 
-    def series(self, frame: pl.DataFrame, where: _Where) -> NDArray[np.int32]:
+    def series_of(self, frame: pl.DataFrame, where: _Where) -> NDArray[np.int32]:
         """Return the number of each row's series.
 
         Raises
@@ -367,20 +424,16 @@ class _Columns:
         UserMistake
             If a tag has another value than before in a series.
         """
-        if not self.part.tags:
-            return np.zeros(len(frame), dtype=np.int32)
-        names = [*self.part.tags]
-        series = self._coded(names[0], frame, where)
-        for name in names[1:]:
-            codes = self._coded(name, frame, where)
-            known = self.of_series[name]
-            if (more := self.series_count - len(known)) > 0:
-                known = np.concatenate([known, np.full(more, -1, dtype=np.int32)])
+        tags = [*self.part.tags]
+        series = self._coded(tags[0], frame, where) if tags else np.zeros(len(frame), dtype=np.int32)
+        self.seen = np.pad(self.seen, (0, self.series.count - len(self.seen)))
+        self.seen[series] = True
+        for tag in tags[1:]:
+            codes, known = self._coded(tag, frame, where), self.series.tag(tag)
             new = known[series] < 0
             known[series[new]] = codes[new]
-            self.of_series[name] = known
             if (known[series] != codes).any():
-                self._refuse_change(name, int(np.argmax(known[series] != codes)), series, codes, where)
+                self._refuse_change(tag, int(np.argmax(known[series] != codes)), series, codes, where)
         return series
 
     def _coded(self, name: str, frame: pl.DataFrame, where: _Where) -> NDArray[np.int32]:
@@ -388,14 +441,14 @@ class _Columns:
         joined = columns[0]
         for column in columns[1:]:
             joined = joined + "/" + column
-        return self.texts[name].of(joined, f"the tag {name}", where, may_lack=True)
+        return self.series.texts[name].of(joined, f"the tag {name}", where, may_lack=True)
 
     def _refuse_change(
         self, name: str, row: int, series: NDArray[np.int32], codes: NDArray[np.int32], where: _Where
     ) -> None:
-        key, texts = next(iter(self.part.tags)), self.texts[name].texts
-        whose = self.texts[key].texts[int(series[row])]
-        was = texts[int(self.of_series[name][series[row]])]
+        key, texts = next(iter(self.part.tags)), self.series.texts[name].texts
+        whose = self.series.key.texts[int(series[row])]
+        was = texts[int(self.series.of_series[name][series[row]])]
         raise UserMistake(
             f"{where(row)}: {name} is '{texts[int(codes[row])]}', and was '{was}' for the {key} '{whose}' before; a "
             f"tag is the same for a series' life, so make {name} a field, or a part of the key"
@@ -461,7 +514,7 @@ def _batch(part: RecordingPart, columns: _Columns, frame: pl.DataFrame, where: _
         where = _Where(where.path, where.before, whole.arg_true().to_numpy())
     if not len(frame):
         return None, int((~whole).sum())
-    arrays = {_TIME: times.to_numpy(), _SERIES: columns.series(frame, where)}
+    arrays = {_TIME: times.to_numpy(), _SERIES: columns.series_of(frame, where)}
     for one in columns.fields:
         arrays[one.name] = one.values(given[one.name], where)
     return pa.record_batch(arrays), int((~whole).sum())
@@ -505,25 +558,29 @@ def _unit_of(given: pl.Series) -> int:
 # --- what they are ---------------------------------------------------------------------------------------------------
 
 
-def _interval_ns(rows: UnsortedRows, written: SortedPoints, series: int) -> int:
-    """Return about the time between two points of a series: a multiple of what all times are multiples of."""
-    each = max(1.0, written.rows / series)
+def _interval_ns(step_ns: int, points: _Points) -> int:
+    """Return about the time between two points of a series: a multiple of `step_ns`, of which all times are."""
+    written = points.sorted
+    each = max(1.0, written.rows / max(1, int(points.columns.seen.sum())))
     mean_ns = (written.last_ns - written.begins_ns[0]) / max(1.0, each - 1)
     for unit_ns in (60 * NS_PER_S, NS_PER_S, 1_000_000, 1_000):
-        if mean_ns >= 20 * unit_ns and unit_ns % rows.step_ns == 0:
+        if mean_ns >= 20 * unit_ns and unit_ns % step_ns == 0:
             return round(mean_ns / unit_ns) * unit_ns
-    return max(1, round(mean_ns / rows.step_ns)) * rows.step_ns
+    return max(1, round(mean_ns / step_ns)) * step_ns
 
 
-def _write_series(columns: _Columns, out: Path) -> None:
-    """Write the tags of every series."""
-    names = [*columns.part.tags]
-    numbers: dict[str, Any] = {name: np.arange(columns.series_count, dtype=np.int32) for name in names[:1]}
-    numbers |= columns.of_series
-    arrays = {
-        name: pa.DictionaryArray.from_arrays(pa.array(numbers[name]), pa.array(columns.texts[name].texts, pa.string()))
-        for name in names
-    }
+def _write_series(series: _Series, made: Sequence[_Points], out: Path) -> None:
+    """Write the tags of every series, "" where it has none, and whether measurements have points of it."""
+    arrays: dict[str, Any] = {}
+    for at, (name, codes) in enumerate(series.texts.items()):
+        texts, numbers = codes.texts, np.arange(series.count, dtype=np.int32) if at == 0 else series.tag(name).copy()
+        if (numbers < 0).any():
+            numbers[numbers < 0] = texts.index("") if "" in texts else len(texts)
+            texts = texts if "" in texts else (*texts, "")
+        arrays[name] = pa.DictionaryArray.from_arrays(pa.array(numbers), pa.array(texts, pa.string()))
+    for number, one in enumerate(made):
+        seen = one.columns.seen
+        arrays[presence(number)] = pa.array(np.pad(seen, (0, series.count - len(seen))))
     table = pa.table(arrays)
     with pa.OSFile(str(out), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)

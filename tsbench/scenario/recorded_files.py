@@ -85,14 +85,15 @@ def is_lines(path: Path) -> bool:
     return _kind(path) in _LINES
 
 
-def measurement_and_tags(path: Path, lines: int) -> tuple[str, list[str]]:
-    """Return the measurement of the first line of line protocol, and the tags that it has in the first lines."""
+def measurements_and_tags(path: Path, lines: int) -> dict[str, list[str]]:
+    """Return the measurements of the first lines of line protocol, each with the tags that it has there."""
     with _opened(path) as file:
         bare = (line.rstrip(b"\r\n") for line in islice(file, lines))
         parts = [line_grammar.parts_of(line).head for line in bare if not line_grammar.is_skipped(line)]
-    heads = [line_grammar.parsed_head(head) for head in dict.fromkeys(parts)]
-    name = heads[0][0]
-    return name, [*dict.fromkeys(tag for own, tags in heads for tag in tags if own == name)]
+    made: dict[str, dict[str, None]] = {}
+    for name, tags in (line_grammar.parsed_head(head) for head in dict.fromkeys(parts)):
+        made.setdefault(name, {}).update(dict.fromkeys(tags))
+    return {name: [*tags] for name, tags in made.items()}
 
 
 def _lines(path: Path, measurement: str) -> Iterator[pl.DataFrame]:

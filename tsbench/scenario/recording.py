@@ -47,8 +47,8 @@ class Recording:
     """That of line protocol."""
 
 
-def read(path: Path, rows: int) -> pl.DataFrame:
-    """Return the first rows of a file, with the types that their values have.
+def read(path: Path, rows: int, measurement: str = "") -> pl.DataFrame:
+    """Return the first rows of a file, with the types that their values have; of line protocol those of a measurement.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def read(path: Path, rows: int) -> pl.DataFrame:
         If it is of no form that is read, or damaged.
     """
     parts: list[pl.DataFrame] = []
-    for frame in recorded_files.frames(path):
+    for frame in recorded_files.frames(path, measurement):
         parts.append(frame)  # of line protocol maybe with other columns
         if sum(map(len, parts)) >= rows:
             break

@@ -173,7 +173,7 @@ class RunSpec(Job):
     @property
     def writes_end(self) -> bool:
         """Whether the writes may come to an end before the measured time is over."""
-        recorded = self.world.described is not None and self.world.described.recording is not None
+        recorded = self.world.described is not None and bool(self.world.described.recording)
         return bool(self.writes) and (recorded or self.drive.window is not None)
 
     @property
@@ -431,8 +431,8 @@ def loaded_share(document: Mapping[str, Any]) -> Any:
     """Return the [load] of a scenario; of a recording with the time that its share is of."""
     load, world, ops = (document.get(key, {}) for key in ("load", "world", "op"))
     described = world.get("described") if isinstance(world, dict) else None
-    recording = None if described is None else described.recording
-    if not isinstance(load, dict) or recording is None or "window" in load:
+    recording = () if described is None else described.recording
+    if not isinstance(load, dict) or not recording or "window" in load:
         return load
     writes = isinstance(ops, list) and any(isinstance(op, dict) and "write" in op for op in ops)
     share = load.get("share", 0.8 if writes else 1.0)

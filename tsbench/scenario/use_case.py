@@ -6,13 +6,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from tsbench import plugins
 from tsbench.errors import UserMistake
 from tsbench.scenario import prepared
 from tsbench.scenario.file import explain, naming, odd_text, read_document
-from tsbench.scenario.own_data import HIDDEN, RecordingPart, TimeColumn, expect_no_hidden
+from tsbench.scenario.own_data import (
+    HIDDEN,
+    RecordingPart,
+    TimeColumn,
+    expect_alike,
+    expect_no_hidden,
+    listed_tables,
+)
 from tsbench.scenario.own_queries import NAME, KnownPart, QueryPart, expect_answerable, expect_names, query_kinds
 from tsbench.scenario.simulated import ChurnPart, FieldPart, FormPart, MeasurementPart, TagPart, expect_lists
 from tsbench.scenario.types import FILE, Part
@@ -34,8 +41,10 @@ class UseCaseFile(Part):
 
     about: str
     """What the data are, in a line."""
-    recording: RecordingPart | None = None
-    """Files that have the points, in place of `tags` and `measurement`, which simulate them."""
+    recording: Annotated[
+        tuple[RecordingPart, ...], BeforeValidator(listed_tables), Field(strict=False, max_length=1_000)
+    ] = ()
+    """Files that have the points, a table for each measurement, in place of `tags` and `measurement`."""
     tags: Annotated[dict[str, TagPart], Field(max_length=100)] = Field(default_factory=dict)
     measurement: Annotated[tuple[MeasurementPart, ...], Field(strict=False, max_length=1_000)] = ()
     form: Annotated[dict[str, FormPart], Field(max_length=20)] = Field(default_factory=dict)
@@ -46,8 +55,8 @@ class UseCaseFile(Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> UseCaseFile:
-        if self.recording is not None:
-            self._expect_recorded(self.recording)
+        if self.recording:
+            self._expect_recorded()
             return self
         if not self.measurement:
             raise ValueError("measurement: is missing; a use case has tags and measurements, or a [recording]")
@@ -111,13 +120,14 @@ class UseCaseFile(Part):
             except ValueError as error:
                 raise ValueError(f"{place}.fields.{of}.{error}") from None
 
-    def _expect_recorded(self, recording: RecordingPart) -> None:
+    def _expect_recorded(self) -> None:
         """Verify that nothing else has points, and that the queries fit the recording, if it is prepared."""
         if simulated := next((name for name in ("tags", "measurement", "churn") if getattr(self, name)), None):
             raise ValueError(f"{simulated}: belongs to simulated data; take it out")
-        if recording.digest:
-            tags = {tag.name: tag.choices for tag in prepared.tags_of(recording)}
-            expect_answerable(self.query, prepared.layouts_of(recording), tags, taken=queries.QUERIES)
+        expect_alike(self.recording)
+        if self.recording[0].digest:
+            tags = {tag.name: tag.choices for tag in prepared.tags_of(self.recording)}
+            expect_answerable(self.query, prepared.layouts_of(self.recording), tags, taken=queries.QUERIES)
 
     def _layouts(
         self, interval_ns: int, decimals: int | None = None, form: FormPart | None = None
@@ -127,7 +137,7 @@ class UseCaseFile(Part):
 
     def case(self, name: str, interval_ns: int, decimals: int | None = None) -> UseCase:
         """Return the use case for worlds with this interval; `decimals` of floats, if given, replace its own."""
-        if self.recording is not None:
+        if self.recording:
             layouts, tags = prepared.layouts_of(self.recording), prepared.tags_of(self.recording)
             kinds, points = query_kinds(self.query, layouts), prepared.recorded(self.recording)
             return UseCase(name, self.about, tags, {"bounded": layouts}, queries=kinds, recorded=points)
@@ -199,7 +209,10 @@ def _read(path: Path, _changed: tuple[int, int]) -> UseCaseFile:
     try:
         return UseCaseFile.model_validate(document, context=FILE)
     except ValidationError as error:
-        raise UserMistake(f"{path}: {explain(error, UseCaseFile, _INNER, hidden=HIDDEN)}") from None
+        said = explain(error, UseCaseFile, _INNER, hidden=HIDDEN)
+        if isinstance(document.get("recording"), dict):  # not a list, as it is read
+            said = said.replace("recording.0.", "recording.", 1)
+        raise UserMistake(f"{path}: {said}") from None
 
 
 def read_use_case(path: Path) -> UseCaseFile:
@@ -219,7 +232,7 @@ def read_use_case(path: Path) -> UseCaseFile:
     except OSError:
         return _read(path, (0, 0))  # which says what is wrong
     case = _read(path, (status.st_mtime_ns, status.st_size))
-    if case.recording is None:
+    if not case.recording:
         return case
     with naming(f"{path}: "):
         recording = prepared.prepared(case.recording, path.parent)
@@ -288,7 +301,7 @@ def resolved(world: Any, place: Path) -> Any:
     if described is None:
         return world
     given: dict[str, Any] = {}
-    if described.recording is not None:
+    if described.recording:
         given = _recorded_keys(world, prepared.recorded(described.recording))
     elif not described.tags:
         given = {"scale": world.get("scale", 1)}
@@ -299,7 +312,7 @@ def resolved(world: Any, place: Path) -> Any:
 def is_recorded(use_case: str, place: Path) -> bool:
     """Return whether a use case, by its name or its file below `place`, has recorded points."""
     path = _path_of(use_case, place)
-    return path is not None and read_use_case(path).recording is not None
+    return path is not None and bool(read_use_case(path).recording)
 
 
 def recording_of(use_case: str) -> Recorded | None:
@@ -307,7 +320,7 @@ def recording_of(use_case: str) -> Recorded | None:
     if (path := _path_of(use_case, Path())) is None:
         return None
     recording = read_use_case(path).recording
-    return None if recording is None else prepared.recorded(recording)
+    return prepared.recorded(recording) if recording else None
 
 
 def _path_of(name: str, place: Path) -> Path | None:

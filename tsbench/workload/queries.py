@@ -105,7 +105,8 @@ def make(name: str, world: World, loaded: Window, seed: int, number: int) -> Que
     window = _window(loaded, _length_ns(kind, world, loaded), when, world.spec.resolution_ns)
     keys, tagged = None, kind.tagged
     if kind.keys and world.key is not None:
-        places = np.array(choose(who[: kind.keys], world.spec.scale))  # those that live when the window begins
+        there = world.places_of(measurement.name)
+        places = there[choose(who[: kind.keys], len(there))]  # those that live when the window begins
         of_series = world.tags()[world.key]
         tick = world.ticks(window.start_ns - world.spec.start_ns)
         keys = tuple(of_series[i] for i in world.series_at(places, tick).tolist())
@@ -138,12 +139,11 @@ def fit(name: str, world: World, loaded: Window) -> None:
     kind = kinds.get(name)
     if kind is None:
         raise Misfit(f"there is no query '{name}' in the use case {world.spec.use_case}; {suggestion(name, kinds)}")
-    if kind.keys > world.spec.scale:
-        raise Misfit(
-            f"query '{name}' chooses {kind.keys} series and the world has {world.spec.scale}: "
-            f"raise scale to {kind.keys}",
-            "world.scale",
-        )
+    for of in kind.measurements or (world.measurements[0].name,):
+        if kind.keys > (known := len(world.places_of(of))):
+            cure = f"raise scale to {kind.keys}" if world.recorded is None else "lower it"
+            said = f"query '{name}' chooses {kind.keys} series and the world has {known}"
+            raise Misfit(f"{said} of {of}: {cure}" if world.recorded is not None else f"{said}: {cure}", "world.scale")
     length_ns = _length_ns(kind, world, loaded)
     if length_ns > loaded.length_ns:
         raise Misfit(

@@ -1,10 +1,11 @@
-"""The points of a recording: rows of a user's files, prepared once as columns sorted by time."""
+"""The points of a recording: rows of a user's files, prepared once as columns sorted by time, by measurement."""
 
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,29 +22,34 @@ if TYPE_CHECKING:
     """Columns of equal length: time (ns), number of the series, and the fields by name."""
     from pathlib import Path
 
-__all__ = ["ABOUT", "POINTS", "SERIES", "Recorded", "recorded_at"]
+__all__ = ["ABOUT", "SERIES", "Recorded", "RecordedPoints", "points_file", "presence", "recorded_at"]
 
-ABOUT, POINTS, SERIES = "about.json", "points.arrow", "series.arrow"
-"""Files of a prepared recording: what it has, its points (`time`, `series`, fields), and the tags of its series."""
+ABOUT, SERIES = "about.json", "series.arrow"
+"""Files of a prepared recording: what it has, and the tags of its series."""
+
+
+def points_file(number: int) -> str:
+    """Return the name of the file with the points (`time`, `series`, fields) of a recording's n-th measurement."""
+    return f"points-{number}.arrow"
+
+
+def presence(number: int) -> str:
+    """Return the column, in the file of tags, that says of which series the n-th measurement has points."""
+    return f"points {number}"
 
 
 @dataclass(frozen=True, eq=False)
-class Recorded:
-    """A prepared recording.
+class RecordedPoints:
+    """The points of one measurement of a prepared recording.
 
-    `interval_ns` is about the time between two points of a series, `start_ns` the time of the first point, rounded down
-    to whole seconds and intervals. All times are multiples of `step_ns`. `begins_ns` has the first time of each part of
-    the points, `firsts` the number of its first row.
+    `series` has the numbers of the series that it has points of. `begins_ns` has the first time of each part of the
+    points, `firsts` the number of its first row.
     """
 
-    directory: Path
-    digest: str
+    path: Path
+    name: str
     rows: int
-    series: int
-    start_ns: int
-    last_ns: int
-    interval_ns: int
-    step_ns: int
+    series: NDArray[np.int64]
     fields: tuple[Field, ...]
     begins_ns: tuple[int, ...]
     firsts: tuple[int, ...]
@@ -52,42 +58,10 @@ class Recorded:
     replaced: int = 0
     """Rows that were left out, since another one of their series has their time."""
 
-    @property
-    def length_ns(self) -> int:
-        """Time from the start to behind the last point."""
-        return self.last_ns - self.start_ns + 1
-
-    @property
-    def ticks(self) -> int:
-        """Number of intervals from the start to behind the last point."""
-        return -(-self.length_ns // self.interval_ns)
-
-    def ticks_of(self, share: float) -> int:
-        """Return the number of intervals from the start that have about a share of the points; one at least."""
-        row = round(share * self.rows)
-        if row >= self.rows:
-            return self.ticks
-        number = int(np.searchsorted(self.firsts, row, side="right")) - 1
-        time_ns = int(self._part(number)[0][row - self.firsts[number]])
-        return max(1, round((time_ns - self.start_ns) / self.interval_ns))
-
     def rows_from(self, time_ns: int) -> int:
         """Return the number of points at a time and later."""
         number = max(0, int(np.searchsorted(self.begins_ns, time_ns)) - 1)
         return self.rows - self.firsts[number] - int(np.searchsorted(self._part(number)[0], time_ns))
-
-    @cached_property
-    def tags(self) -> Mapping[str, Codes]:
-        """The tags of every series, the key first."""
-        import pyarrow as pa  # noqa: PLC0415 - of an extra
-
-        with pa.OSFile(str(self.directory / SERIES)) as file:
-            table = pa.ipc.open_file(file).read_all().combine_chunks()
-        columns = {name: table.column(name).chunk(0) for name in table.column_names}
-        return {
-            name: Codes(column.indices.to_numpy(), tuple(column.dictionary.to_pylist()))
-            for name, column in columns.items()
-        }
 
     def times_ns(self, begin_ns: int, end_ns: int, *, every: float) -> NDArray[np.int64]:
         """Return the time of each `every`-th point of a time range: of the 0th, and then as many points later."""
@@ -103,7 +77,7 @@ class Recorded:
     def _part(self, number: int) -> Rows:
         import pyarrow as pa  # noqa: PLC0415 - of an extra
 
-        with pa.OSFile(str(self.directory / POINTS)) as file:
+        with pa.OSFile(str(self.path)) as file:
             return _columns(pa.ipc.open_file(file).get_batch(number))
 
     def points(self, begin_ns: int | None = None, end_ns: int | None = None) -> Iterator[Rows]:
@@ -111,7 +85,7 @@ class Recorded:
         import pyarrow as pa  # noqa: PLC0415 - of an extra
 
         first = 0 if begin_ns is None else max(0, int(np.searchsorted(self.begins_ns, begin_ns)) - 1)
-        with pa.OSFile(str(self.directory / POINTS)) as file:
+        with pa.OSFile(str(self.path)) as file:
             parts = pa.ipc.open_file(file)
             for number in range(first, parts.num_record_batches):
                 if end_ns is not None and self.begins_ns[number] >= end_ns:
@@ -121,6 +95,62 @@ class Recorded:
                 high = len(times) if end_ns is None else int(np.searchsorted(times, end_ns))
                 if low < high:
                     yield times[low:high], series[low:high], {name: one[low:high] for name, one in fields.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """A prepared recording.
+
+    `interval_ns` is about the time between two points of a series (the shortest of those of its measurements),
+    `start_ns` the time of the first point, rounded down to whole seconds and intervals. All times are multiples of
+    `step_ns`. `tags` has the value of each tag in every series, the key first; "" stands for none.
+    """
+
+    digest: str
+    series: int
+    start_ns: int
+    last_ns: int
+    interval_ns: int
+    step_ns: int
+    tags: Mapping[str, Codes]
+    measurements: tuple[RecordedPoints, ...]
+
+    @property
+    def rows(self) -> int:
+        """Number of points of all measurements."""
+        return sum(one.rows for one in self.measurements)
+
+    @property
+    def length_ns(self) -> int:
+        """Time from the start to behind the last point."""
+        return self.last_ns - self.start_ns + 1
+
+    @property
+    def ticks(self) -> int:
+        """Number of intervals from the start to behind the last point."""
+        return -(-self.length_ns // self.interval_ns)
+
+    def of(self, measurement: str) -> RecordedPoints:
+        """Return the points of a measurement."""
+        return next(one for one in self.measurements if one.name == measurement)
+
+    def ticks_of(self, share: float) -> int:
+        """Return the number of intervals from the start that have about a share of the points; one at least."""
+        left = self.rows - round(share * self.rows)
+        behind = bisect_left(range(1, self.ticks), -left, key=lambda tick: -self.rows_from(self._time_ns(tick)))
+        return behind + 1
+
+    def _time_ns(self, tick: int) -> int:
+        return self.start_ns + tick * self.interval_ns
+
+    def rows_from(self, time_ns: int) -> int:
+        """Return the number of points at a time and later."""
+        return sum(one.rows_from(time_ns) for one in self.measurements)
+
+    def times_ns(self, begin_ns: int, end_ns: int, *, every: float) -> NDArray[np.int64]:
+        """Return the times of each measurement's `every`-th points of a time range, as the method of that name does."""
+        times = [one.times_ns(begin_ns, end_ns, every=every) for one in self.measurements]
+        return times[0] if len(times) == 1 else np.sort(np.concatenate(times))
 
 
 def _columns(batch: Any) -> Rows:
@@ -140,11 +170,34 @@ def recorded_at(directory: Path) -> Recorded:
     """
     require("pyarrow", "files")
     about = json.loads((directory / ABOUT).read_text(encoding="utf-8"))
-    for name in (POINTS, SERIES):
-        (directory / name).stat()
+    series = _series(directory / SERIES)
+    parts = about.pop("measurements")
+    there = [np.flatnonzero(series.pop(presence(number))) for number in range(len(parts))]
+    made = [_points(directory / points_file(n), one, there[n]) for n, one in enumerate(parts)]
+    return Recorded(tags=series, measurements=tuple(made), **about)
+
+
+def _points(path: Path, about: dict[str, Any], series: NDArray[np.int64]) -> RecordedPoints:
+    path.stat()
     fields = tuple(
         Field(one["name"], Kind(one["kind"]), one["unit"], one["nullable"], tuple(one["texts"]))
         for one in about.pop("fields")
     )
     parts: dict[str, Any] = {key: tuple(about.pop(key)) for key in ("begins_ns", "firsts")}
-    return Recorded(directory, fields=fields, **parts, **about)
+    return RecordedPoints(path, series=series, fields=fields, **parts, **about)
+
+
+def _series(path: Path) -> dict[str, Any]:
+    """Return the columns of the file of tags: their codes, and whether measurements have points of a series."""
+    import pyarrow as pa  # noqa: PLC0415 - of an extra
+
+    with pa.OSFile(str(path)) as file:
+        table = pa.ipc.open_file(file).read_all().combine_chunks()
+    columns: dict[str, Any] = {}
+    for name in table.column_names:
+        column = table.column(name).chunk(0)
+        if pa.types.is_dictionary(column.type):
+            columns[name] = Codes(column.indices.to_numpy(), tuple(column.dictionary.to_pylist()))
+        else:
+            columns[name] = column.to_numpy(zero_copy_only=False)
+    return columns

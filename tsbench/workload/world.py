@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from heapq import merge
+from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -17,15 +19,17 @@ from tsbench.workload.random_numbers import Bits
 from tsbench.workload.series import FieldSimulator, PointColumns, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from tsbench.model import Measurement
     from tsbench.workload.layout import Layout, QueryKind, UseCase
-    from tsbench.workload.recording import Recorded
+    from tsbench.workload.recording import RecordedPoints
 
 __all__ = ["Disorder", "World", "WorldSpec"]
+
+T = TypeVar("T")
 
 # Rows of a measurement that are computed at a time: enough to amortise numpy's calls, few enough for the cache.
 _FEWEST_ROWS, _MOST_ROWS = 512, 32_768
@@ -148,6 +152,10 @@ class World:
         """Return the shared tags of every series."""
         return self._shared
 
+    def places_of(self, measurement: str) -> NDArray[np.int64]:
+        """Return those of the `scale` places whose series have points of a measurement."""
+        return np.arange(self.spec.scale) if self.recorded is None else self.recorded.of(measurement).series
+
     def series_at(self, places: NDArray[Any], ticks: Any) -> NDArray[Any]:
         """Return the numbers of the series that have some of the `scale` places at ticks; without churn the places."""
         if self.churn is None:
@@ -202,9 +210,10 @@ class World:
         """Yield the batches of a stream with first_tick <= tick < last_tick (None: endlessly), in order.
 
         The measurements take turns (batch 0 of each, then batch 1 of each, and so on), so that a writer of few batches
-        touches them all. Every batch has `points` rows of one measurement (its last one may have fewer); the rows of a
-        measurement run tick by tick and within a tick over the stream's series. Batches are numbered 0, 1, 2, ...
-        within a call. `only` names the measurements to generate (None: all); the others are not computed.
+        touches them all; those of a recording come in the order of their first points' times. Every batch has `points`
+        rows of one measurement (its last one may have fewer); the rows of a measurement run tick by tick and within a
+        tick over the stream's series. Batches are numbered 0, 1, 2, ... within a call. `only` names the measurements to
+        generate (None: all); the others are not computed.
 
         The points depend neither on `points` nor on `first_tick`: the ticks before it are computed and discarded.
 
@@ -247,23 +256,15 @@ class World:
     def _batches(
         self, streams: Sequence[int], points: int, first_tick: int, last_tick: int | None, only: Collection[str] | None
     ) -> Iterator[Batch]:
-        turns = [
-            (measurement, cut(self._tables(layout, streams, points, first_tick, last_tick), points))
+        sources = [
+            zip(repeat(measurement), cut(self._tables(layout, streams, points, first_tick, last_tick), points))
             for measurement, layout in zip(self.measurements, self._layouts, strict=True)
             if only is None or layout.name in only
         ]
-        number = 0
-        while turns:
-            unfinished = []
-            for turn in turns:
-                measurement, tables = turn
-                table = next(tables, None)
-                if table is not None:
-                    columns = table.time_ns, table.series, self._tags[measurement.name], table.fields
-                    yield Batch(measurement, streams[0], number, *columns)
-                    number += 1
-                    unfinished.append(turn)
-            turns = unfinished
+        in_order = in_turn(sources) if self.recorded is None else merge(*sources, key=_first_time_ns)
+        for number, (measurement, table) in enumerate(in_order):
+            columns = table.time_ns, table.series, self._tags[measurement.name], table.fields
+            yield Batch(measurement, streams[0], number, *columns)
 
     def _tables(
         self, layout: Layout, streams: Sequence[int], points: int, first_tick: int, last_tick: int | None
@@ -271,7 +272,7 @@ class World:
         """Yield one measurement's rows of some streams, some ticks at a time, in the order in which they are sent."""
         spec = self.spec
         if self.recorded is not None:
-            yield from self._recorded(self.recorded, streams[0], first_tick, last_tick)
+            yield from self._recorded(self.recorded.of(layout.name), streams[0], first_tick, last_tick)
             return
         shares = [np.arange(stream, spec.scale, spec.streams, dtype=np.int32) for stream in streams]
         series = np.concatenate(shares)
@@ -302,9 +303,9 @@ class World:
             yield held
 
     def _recorded(
-        self, recorded: Recorded, stream: int, first_tick: int, last_tick: int | None
+        self, recorded: RecordedPoints, stream: int, first_tick: int, last_tick: int | None
     ) -> Iterator[PointColumns]:
-        """Yield the recorded rows of a stream, sorted by time, as much later as the world begins later."""
+        """Yield the recorded rows of a measurement and a stream by time, as much later as the world begins later."""
         spec, later_ns = self.spec, self.later_ns
         end_ns = None if last_tick is None else self.time_ns(last_tick) - later_ns
         for rows in recorded.points(self.time_ns(first_tick) - later_ns, end_ns):
@@ -333,6 +334,22 @@ class World:
         """Return the random numbers for a purpose. Names enter as their CRC, so the order of tables does not matter."""
         words = (crc32(name.encode()) for name in (self.spec.use_case, *names))
         return Bits(np.random.SeedSequence(self.spec.seed, spawn_key=(purpose, stream, *words)))
+
+
+def in_turn(sources: Iterable[Iterator[T]]) -> Iterator[T]:
+    """Yield the first item of each source, then the second of each, and so on, until all have ended."""
+    going = [*sources]
+    while going:
+        for source in [*going]:
+            item = next(source, None)  # not kept: during others' turns only a source's state occupies memory
+            if item is None:
+                going.remove(source)
+            else:
+                yield item
+
+
+def _first_time_ns(item: tuple[Measurement, PointColumns]) -> int:
+    return int(item[1].time_ns[0])
 
 
 def _pieces(first: int, last: int | None, rows: int, series: int) -> Iterator[tuple[int, int]]:
