@@ -34,9 +34,10 @@ from tsbench.results.summary import Summary
 from tsbench.scenario import matrix
 from tsbench.scenario.file import scenario_file
 from tsbench.scenario.file_keys import SearchPart
+from tsbench.scenario.prepared import recorded
 from tsbench.scenario.spec import Scenario, select
 from tsbench.scenario.types import FILE
-from tsbench.scenario.use_case import UseCaseFile
+from tsbench.scenario.use_case import UseCaseFile, read_use_case
 from tsbench.scenario.validation import check_spec
 from tsbench.targets import duckdb, registry
 from tsbench.targets.credentials import refuse_secrets
@@ -259,6 +260,9 @@ def expect_good(block: str, tmp_path: Path) -> None:
     document = tomllib.loads(block)
     if "about" in document:  # a use case, for the scenario below it
         UseCaseFile.model_validate(document, context=FILE)
+        if isinstance(document.get("recording"), list):
+            expect_hosts(block, tmp_path)
+            return
         (tmp_path / ("town.toml" if "recording" in document else "pumps.toml")).write_text(block, encoding="utf-8")
         rows = (f"{1_772_500_000 + n * 5},m{n % 7},s{n % 7 % 2},{n * 0.5},OK,\n" for n in range(70_000))
         (tmp_path / "meters-1.csv").write_text(
@@ -278,6 +282,14 @@ def expect_good(block: str, tmp_path: Path) -> None:
     for cell in cells:
         if "server" not in document:  # which takes root's rights to check
             check_spec(cell, "docs")
+
+
+def expect_hosts(block: str, place: Path) -> None:
+    """Verify that a use case of two measurements has the rows of both."""
+    lines = ["cpu,host=a,cpu=cpu0 usage_user=1,usage_idle=2 1000000000", "mem,host=a used_percent=3 1000000000"]
+    (place / "telegraf.lp").write_text("\n".join(lines), encoding="utf-8")
+    (place / "hosts.toml").write_text(block, encoding="utf-8")
+    assert [one.rows for one in recorded(read_use_case(place / "hosts.toml").recording).measurements] == [1, 1]
 
 
 def _cells(document: dict[str, Any]) -> int:

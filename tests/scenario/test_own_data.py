@@ -362,6 +362,44 @@ def test_rows_that_have_one_time_and_key_count_once_if_the_file_says_which(tmp_p
         assert (stored(of), of.recorded.measurements[0].replaced) == (expected(kept), 20)  # type: ignore[union-attr]
 
 
+PARTS = """about = "hosts"
+[recording]
+file = "x.lp"
+measurement = "system"
+duplicates = "merge"
+time = "time"
+tags = { host = "host" }
+fields = { load1 = "load1", series = "users", up = "up", text = "text", idle = { column = "idle", default = true } }
+"""
+
+
+def test_lines_of_one_time_and_series_are_one_point_if_they_are_to_be_merged(tmp_path: Path) -> None:
+    path, lines = town(tmp_path, PARTS), []
+    for number in range(300):
+        for host in "ab":
+            fields = [f"load1={number}.5,users={number}i", f"up={2**60 + number}i", f'text="{number % 7} days"']
+            fields += ["idle=false"] * (number % 2) + ["load1=0.25"] * (number % 3 == 0)
+            lines += [f"system,host={host} {one} {number}000000000" for one in fields]
+    (tmp_path / "x.lp").write_text("\n".join(lines))
+    of = recorded_world(path, streams=2)
+    assert stored(of) == [
+        (number * NS_PER_S, host, number + 0.5 if number % 3 else 0.25, number, 2**60 + number, f"{number % 7} days",
+         not number % 2)
+        for number in range(300) for host in "ab"
+    ]  # fmt: skip
+    assert of.recorded.measurements[0].replaced == len(lines) - 600  # type: ignore[union-attr]
+    (tmp_path / "x.lp").write_text("\n".join([*lines, "system,host=a load1=1 300000000000"]))
+    with pytest.raises(UserMistake) as refused:
+        read_use_case(path)
+    says(str(refused.value), "x.lp: row 10: up is 1152921504606846977, which no float holds")
+    path.write_text(PARTS.replace('up = "up", ', ""))
+    with pytest.raises(UserMistake) as refused:
+        read_use_case(path)
+    says(str(refused.value), "x.lp: the point of 1970-01-01T00:05:00.000000000Z: text has no value")
+    path.write_text(PARTS.replace('up = "up", text = "text", ', ""))
+    assert stored(recorded_world(path))[-1] == (300 * NS_PER_S, "a", 1.0, None, True)
+
+
 def test_rows_without_time_key_or_value_are_left_out_and_counted_if_the_file_says_so(tmp_path: Path) -> None:
     bare = "[recording.fields]\n" + 'kwh = "energy"\nerrors = { column = "errors", default = -1.0 }\n'
     text = MAPPING[: MAPPING.index("[recording.fields]")] + bare
@@ -390,6 +428,10 @@ def test_whole_numbers_become_floats_where_one_is_none_and_stay_exact_otherwise(
     made = stored(of)
     assert made[299_000][2:] == (1.5, None, 7)
     assert made[299_999][2:] == (299_999.0, 299_999.0, 2**60 + 299_999)
+    lines[299_000] = "1700299000,m,s,1.5,,\n"
+    (tmp_path / "meters.csv").write_text(head + "".join(lines))
+    with pytest.raises(UserMistake, match=f"row 2: c is {2**60 + 1}, which no float holds, .*; give it a default"):
+        read_use_case(path)
 
 
 # --- gold -------------------------------------------------------------------------------------------------------------
@@ -551,7 +593,7 @@ MISTAKES = [
     ('time = "ts"', 'time = { column = "ts", unit = "m" }', "recording.time.unit"),
     ('time = "ts"', 'time = "mode"', "row 1: mode is '"),
     ('meter = "meter_id"', 'meter = "meter"', "recording.tags.meter: there is no column 'meter'; "),
-    ('meter = "meter_id"', 'meter = "site"', "say duplicates = 'first' or 'last'"),
+    ('meter = "meter_id"', 'meter = "site"', "say duplicates = 'first', 'last' or 'merge'"),
     ('site = "site"', 'site = "mode"', "and was '"),
     ('site = "site"', 'Meter = "site"', "'Meter' stands twice"),
     ('site = "site"', 'time = "site"', "'time' is a name that databases use"),

@@ -129,8 +129,8 @@ def _show(one: Facts, world: World) -> None:
         points = recorded.of(one.measurement)
         if points.skipped or points.replaced:
             lines.append(
-                f"left out: {points.skipped:,} rows without time, key or value, {points.replaced:,} with the time "
-                "of another one of their series"
+                f"rows that are no points of their own: {points.skipped:,} without time, key or value, "
+                f"{points.replaced:,} with the time of another one of their series"
             )
     for line in lines:
         stdout.print(line, markup=False, highlight=False, soft_wrap=True)

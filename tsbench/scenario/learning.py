@@ -179,19 +179,21 @@ def _mapping(
     fields: dict[str, Any] = {names.of(column): column for column in of.fields}
     parts = frame.head(100_000).partition_by(SERIES, maintain_order=True)[:_SERIES]
     whole, notes = {}, []
+    fullest = min(of.fields, key=lambda column: frame[column].null_count())  # one has to be in each point
     for own, column in fields.items():
         is_labelled, lacks = not frame[column].dtype.is_numeric(), frame[column].null_count()
-        if is_labelled and lacks:
-            default: Any = False if frame[column].dtype == pl.Boolean else "none"
+        if lacks and (is_labelled or column == fullest):
+            default: Any = (False if frame[column].dtype == pl.Boolean else "none") if is_labelled else 0
             fields[own] = {"column": column, "default": default}
             notes.append(f"# {own}: {lacks:,} of {len(frame):,} rows have no value, and get the default")
-        if is_labelled or not lacks:
+        if is_labelled or not lacks or column == fullest:
             whole[own] = is_labelled
     time: Any = of.time if zone == "UTC" else {"column": of.time, "zone": zone}
     measurement = of.measurement or names.of(path.name.split(".")[0])
     lines = [
         f"file = {_quoted(path.name)}",
         f"measurement = {_quoted(measurement)}",
+        *(['duplicates = "merge"'] if of.merged else []),
         f"time = {_toml(time)}",
         f"tags = {_toml({name: columns[0] if len(columns) == 1 else columns for name, columns in tags.items()})}",
         "[recording.fields]",

@@ -125,8 +125,8 @@ class RecordingPart(Part):
     """Fields and their columns: `{ kwh = "energy", ok = { column = "status", true = ["OK"], false = ["ERR"] } }`."""
     null: Annotated[tuple[str | float, ...], Field(strict=False, max_length=100)] | None = None
     """Values that stand for none. Default: empty, NA, NaN, null and None."""
-    duplicates: Literal["refuse", "first", "last"] = "refuse"
-    """Which row counts of several with one time and one key."""
+    duplicates: Literal["refuse", "first", "last", "merge"] = "refuse"
+    """Which row counts of several with one time and key; `merge`: they are one point, with each field's last value."""
     incomplete: Literal["refuse", "skip"] = "refuse"
     """What becomes of rows without a time, a key or any value."""
     files: SkipJsonSchema[tuple[str, ...]] = Field(default=(), strict=False)

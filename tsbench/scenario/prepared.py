@@ -24,11 +24,11 @@ _FORM = 3
 """Version of the form of prepared recordings."""
 
 
-Parts: TypeAlias = "Sequence[RecordingPart]"
+Mapped: TypeAlias = "Sequence[RecordingPart]"
 """The measurements of a recording."""
 
 
-def prepared(parts: Parts, place: Path) -> tuple[RecordingPart, ...]:
+def prepared(parts: Mapped, place: Path) -> tuple[RecordingPart, ...]:
     """Return a recording's keys with the files below `place` and their digest; they are read unless they were before.
 
     Raises
@@ -57,7 +57,7 @@ def _files(part: RecordingPart, place: Path) -> tuple[str, ...]:
     return files
 
 
-def recorded(parts: Parts) -> Recorded:
+def recorded(parts: Mapped) -> Recorded:
     """Return the points of a prepared recording, of this machine's copy of the files if another one prepared them.
 
     Raises
@@ -81,17 +81,17 @@ def recorded(parts: Parts) -> Recorded:
     return recorded_at(_cache() / digest)
 
 
-def layouts_of(parts: Parts) -> tuple[Layout, ...]:
+def layouts_of(parts: Mapped) -> tuple[Layout, ...]:
     """Return the measurements of a prepared recording."""
     return tuple(Layout(one.name, one.fields, ()) for one in recorded(parts).measurements)
 
 
-def tags_of(parts: Parts) -> tuple[Tag, ...]:
+def tags_of(parts: Mapped) -> tuple[Tag, ...]:
     """Return the tags of a prepared recording with the values that they have."""
     return tuple(Tag(name, choices=codes.values) for name, codes in recorded(parts).tags.items())
 
 
-def _known(parts: Parts) -> Path:
+def _known(parts: Mapped) -> Path:
     """Return the path of the file that has the digest; another one after a change of the mapping, or of a file."""
     paths = [path for part in parts for path in part.files]
     status = [(path, os.stat(path).st_size, os.stat(path).st_mtime_ns) for path in paths]  # noqa: PTH116
@@ -99,7 +99,7 @@ def _known(parts: Parts) -> Path:
     return _cache() / f"{hashlib.sha256(said.encode()).hexdigest()[:32]}.txt"
 
 
-def _prepare(parts: Parts, known: Path) -> str:
+def _prepare(parts: Mapped, known: Path) -> str:
     """Read the files, keep their points, and return the digest of these; `known` becomes a file with it."""
     from tsbench.scenario import preparing  # noqa: PLC0415 - of an extra
 

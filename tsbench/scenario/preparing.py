@@ -7,19 +7,18 @@ import json
 import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from tsbench.encode.file_letters import EXACT
 from tsbench.errors import UserMistake
-from tsbench.model import Field, Kind
+from tsbench.model import Kind
 from tsbench.scenario import recorded_files
-from tsbench.scenario.own_data import MOST_TEXTS
+from tsbench.scenario.recorded_values import NullValues, RowPlace, TextCodes, ValueColumn, WidenedError
 from tsbench.scenario.time_order import SortedPoints, UnsortedRows, write_sorted
-from tsbench.text import CONTROL, printable_line, suggestion
+from tsbench.text import printable_line, suggestion
 from tsbench.units import NS_PER_S, UNITS_NS
 from tsbench.workload.recording import SERIES, points_file, presence
 
@@ -28,11 +27,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tsbench.scenario.own_data import FieldColumn, RecordingPart
+    from tsbench.scenario.own_data import RecordingPart
 
 _SPAN = (-(2**63) // 2, 2**63 // 2)
 """Times in ns that databases and the arithmetic of windows have room for: the years 1823 to 2116."""
-_TIME, _SERIES = "time", "series"
+_TIME, _SERIES = "time of the point", "series of the point"
+"""Columns of points before their fields, which have no such names."""
 
 
 def prepared(parts: Sequence[RecordingPart], scratch: Path) -> tuple[Path, dict[str, Any]]:
@@ -88,19 +88,20 @@ class _Points:
         while True:
             try:
                 rows = _rows(part, columns, rows_file)
+                if not rows.times:
+                    lines = f"lines of the measurement '{part.measurement}'"
+                    what = lines if recorded_files.is_lines(Path(part.files[0])) else "rows"
+                    raise UserMistake(f"{part.files[0]}: has no {what}")
+                written = write_sorted(part, rows, rows_file, out, columns.merged)
                 break
-            except _WidenedError as error:
+            except WidenedError as error:
                 columns = columns.widened(error.name)
-        if not rows.times:
-            lines = f"lines of the measurement '{part.measurement}'"
-            what = lines if recorded_files.is_lines(Path(part.files[0])) else "rows"
-            raise UserMistake(f"{part.files[0]}: has no {what}")
         if all(one.lacks for one in columns.fields):
             raise UserMistake(
                 f"{part.files[0]}: each field of {part.measurement} lacks a value somewhere; one has to be in each "
                 "row: give it a default"
             )
-        return cls(columns, rows, write_sorted(part, rows, rows_file, out))
+        return cls(columns, rows, written)
 
     def about(self) -> dict[str, Any]:
         """Return what they are."""
@@ -115,245 +116,6 @@ class _Points:
         }
 
 
-class _WidenedError(Exception):
-    """A column of whole numbers has one that is none, or lacks one: it is read once more, as floats."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
-
-
-# --- values -----------------------------------------------------------------------------------------------------------
-
-
-class _Codes:
-    """Different texts, numbered in the order in which they come."""
-
-    def __init__(self) -> None:
-        self._known = pl.DataFrame(schema={"text": pl.String, "code": pl.Int32})
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        return tuple(self._known["text"].to_list())
-
-    def of(self, column: pl.Series, name: str, where: _Where, *, may_lack: bool = False) -> NDArray[np.int32]:
-        """Return the numbers of texts; an empty one stands for none, where that may be.
-
-        Raises
-        ------
-        UserMistake
-            If a new one cannot be stored by every database.
-        """
-        codes = self._codes(column)
-        if codes.null_count():
-            new = column.filter(codes.is_null()).unique(maintain_order=True)
-            for text in new.to_list():
-                if (text or not may_lack) and (why := _unfit(text)):
-                    at = int((column == text).arg_true()[0])
-                    raise UserMistake(f"{where(at)}: {name}: the text '{printable_line(text[:80])}' {why}")
-            numbers = pl.Series("code", range(len(self), len(self) + len(new)), pl.Int32)
-            self._known = self._known.vstack(pl.DataFrame({"text": new, "code": numbers}))
-            codes = self._codes(column)
-        return codes.to_numpy()
-
-    def _codes(self, column: pl.Series) -> pl.Series:
-        asked = column.alias("text").to_frame()
-        return asked.join(self._known, on="text", how="left", maintain_order="left")["code"]
-
-
-@dataclass
-class _FieldColumn:
-    """A field, and what its column has turned out to have."""
-
-    name: str
-    part: FieldColumn
-    kind: Kind | None
-    lacks: bool = False
-    codes: _Codes = field(default_factory=_Codes)
-
-    def field(self) -> Field:
-        return Field(self.name, self.kind or Kind.FLOAT, self.part.unit, self.lacks, self.codes.texts)
-
-    def values(self, given: pl.Series, where: _Where) -> NDArray[Any]:
-        """Return the values of a column, null where a row has none, as floats or integers, NaN for those.
-
-        Raises
-        ------
-        UserMistake
-            If a value is not of the field's kind.
-        _WidenedError
-            If integers have to be floats.
-        """
-        if given.dtype.is_nested() or given.dtype.is_temporal():
-            kind = "a list or a structure" if given.dtype.is_nested() else "a time"
-            raise UserMistake(f"recording.fields.{self.name}: column '{self.part.column}' is {kind}; take it out")
-        if self.kind is None:
-            self.kind = _kind_of(given, self.part)
-        if isinstance(given.dtype, (pl.Categorical, pl.Enum)):
-            given = given.cast(pl.String)
-        if self.kind is Kind.BOOL:
-            made = self._flags(given)
-        elif self.kind is Kind.TEXT:
-            made = given.cast(pl.String)
-        else:
-            made = recorded_files.numbers(given, pl.Int64 if self.kind is Kind.INT else pl.Float64)
-        if (at := recorded_files.first_odd(given, made)) is not None:
-            self._refuse(given, at, where)
-        if self.part.default is not None:
-            made = made.fill_null(self._default())
-        lacking = made.null_count() > 0
-        if self.kind is Kind.TEXT:
-            return self._coded(made, where)
-        if self.kind is Kind.FLOAT:
-            return self._floats(made, where)
-        if lacking and self.kind is Kind.INT:
-            raise _WidenedError(self.name)
-        if lacking:
-            self._refuse_none(made, where)
-        return made.cast(pl.Int64).to_numpy()
-
-    def _default(self) -> Any:
-        default = self.part.default
-        fits = {
-            Kind.TEXT: isinstance(default, str),
-            Kind.BOOL: isinstance(default, bool),
-        }.get(self.kind or Kind.FLOAT, isinstance(default, float) and not isinstance(default, bool))
-        if not fits:
-            raise UserMistake(f"recording.fields.{self.name}.default: {default!r} is no {self.kind} value")
-        if self.kind is Kind.INT and isinstance(default, float):
-            return int(default)
-        return default
-
-    def _flags(self, given: pl.Series) -> pl.Series:
-        if given.dtype == pl.Boolean:
-            return given
-        texts = given.cast(pl.String)
-        true, false = self.part.true or ("true", "True", "TRUE"), self.part.false or ("false", "False", "FALSE")
-        said = dict.fromkeys(true, True) | dict.fromkeys(false, False)
-        return texts.replace_strict(said, default=None, return_dtype=pl.Boolean)
-
-    def _floats(self, made: pl.Series, where: _Where) -> NDArray[np.float64]:
-        values: NDArray[np.float64] = made.to_numpy().astype(np.float64)
-        if made.dtype.is_integer() and (np.abs(values) > EXACT).any():
-            at = int(np.argmax(np.abs(values) > EXACT))
-            raise UserMistake(
-                f"{where(at)}: {self.part.column} is {made[at]}, which no float holds, and the column lacks values; "
-                "give it a default"
-            )
-        if np.isinf(values).any():
-            at = int(np.argmax(np.isinf(values)))
-            raise UserMistake(f"{where(at)}: {self.part.column} is infinite; put such values into null, or mend them")
-        self.lacks = self.lacks or bool(np.isnan(values).any())
-        return values
-
-    def _coded(self, made: pl.Series, where: _Where) -> NDArray[np.int64]:
-        if made.null_count():
-            self._refuse_none(made, where)
-        codes = self.codes.of(made, self.part.column, where)
-        if len(self.codes) > MOST_TEXTS:
-            raise UserMistake(
-                f"{where(0)}: '{self.part.column}' has more than {MOST_TEXTS:,} different texts; take the field out, "
-                "or make it a tag"
-            )
-        return codes.astype(np.int64)
-
-    def _refuse(self, given: pl.Series, at: int, where: _Where) -> None:
-        if self.kind is Kind.INT and recorded_files.numbers(given, pl.Float64)[at] is not None:
-            raise _WidenedError(self.name)
-        known = "true or false" if self.kind is Kind.BOOL else "a number"
-        cure = "true and false" if self.kind is Kind.BOOL else "null"
-        raise UserMistake(
-            f"{where(at)}: {self.part.column} is '{printable_line(str(given[at])[:80])}', which is not {known}; "
-            f"name it in {cure}, or say type = 'text'"
-        )
-
-    def _refuse_none(self, made: pl.Series, where: _Where) -> None:
-        at = int(made.is_null().arg_true()[0])
-        raise UserMistake(
-            f"{where(at)}: {self.part.column} has no value, and only numbers may lack; give it a default, "
-            "such as default = " + ("false" if self.kind is Kind.BOOL else "'none'")
-        )
-
-
-def _kind_of(given: pl.Series, part: FieldColumn) -> Kind:
-    """Return the kind of a field: as its keys say, else that of its first values."""
-    if part.type is not None:
-        return Kind(part.type)
-    if part.true is not None:
-        return Kind.BOOL
-    if not given.count():
-        given = pl.Series([part.default])
-    made = recorded_files.typed(given)
-    if made.dtype == pl.String:  # a text among numbers is a mistake, a number among texts is none
-        are_numbers = recorded_files.numbers(given, pl.Float64).count() > given.count() / 2
-        return Kind.FLOAT if are_numbers or not given.count() else Kind.TEXT
-    if isinstance(made.dtype, (pl.Categorical, pl.Enum)):
-        return Kind.TEXT
-    return Kind.BOOL if made.dtype == pl.Boolean else Kind.INT if made.dtype.is_integer() else Kind.FLOAT
-
-
-def _unfit(text: str) -> str:
-    """Return why a text cannot be stored by every database; "" if it can."""
-    if len(text) > 200:
-        return f"has {len(text)} letters, more than 200; take the column out"
-    if text.strip() != text or not text:
-        return "begins or ends with a space, which not all databases tell apart; mend it"
-    return "has a line end, or another character that cannot be shown; mend it" if CONTROL.search(text) else ""
-
-
-@dataclass(frozen=True)
-class _Nulls:
-    """What stands for none."""
-
-    texts: tuple[str, ...]
-    numbers: tuple[float, ...]
-    is_said: bool
-    """Whether the use case says so; else texts of files with types, which have a null of their own, are as they are."""
-
-    @classmethod
-    def of(cls, part: RecordingPart) -> _Nulls:
-        given = recorded_files.NULLS if part.null is None else ("", *part.null)
-        numbers = tuple(float(one) for one in given if not isinstance(one, str))
-        return cls(tuple(one for one in given if isinstance(one, str)), numbers, part.null is not None)
-
-    def without(self, column: pl.Series) -> pl.Series:
-        """Return the column with nulls in place of these values."""
-        if isinstance(column.dtype, (pl.Categorical, pl.Enum)):
-            if not self.is_said:
-                return column
-            return column.set(column.cast(pl.String).is_in(self.texts).fill_null(value=False), None)
-        if column.dtype == pl.String:
-            lacking = column.is_in(self.texts)
-            if self.numbers:
-                lacking |= recorded_files.numbers(column, pl.Float64).is_in(self.numbers).fill_null(value=False)
-        elif column.dtype.is_numeric():
-            lacking = column.cast(pl.Float64, strict=False).is_in([*self.numbers])
-            if column.dtype.is_float():
-                lacking |= column.is_nan()
-        else:
-            return column
-        if not lacking.any():
-            return column
-        return column.set(lacking.fill_null(value=False), None)
-
-
-@dataclass(frozen=True)
-class _Where:
-    """The place of a row: its file, and its number in it, from 1."""
-
-    path: str
-    before: int
-    rows: NDArray[Any] | None = None
-    """Numbers of the rows that are left, if some were left out."""
-
-    def __call__(self, row: int) -> str:
-        number = row if self.rows is None else int(self.rows[row])
-        return f"{self.path}: row {self.before + number + 1:,}"
-
-
 # --- series -----------------------------------------------------------------------------------------------------------
 
 
@@ -361,7 +123,7 @@ class _Where:
 class _Series:
     """The series of all measurements, and their tags: a tag is a series', whatever measurement says it."""
 
-    texts: dict[str, _Codes] = field(default_factory=dict)
+    texts: dict[str, TextCodes] = field(default_factory=dict)
     """The values of each tag, the key first; empty without tags."""
     of_series: dict[str, NDArray[np.int32]] = field(default_factory=dict)
     """For each further tag the value of each series; -1 of those that no row has had."""
@@ -369,7 +131,7 @@ class _Series:
     def add(self, names: Sequence[str]) -> None:
         """Make room for tags."""
         for name in names:
-            self.texts.setdefault(name, _Codes())
+            self.texts.setdefault(name, TextCodes())
         for name in names[1:]:
             self.of_series.setdefault(name, np.empty(0, dtype=np.int32))
 
@@ -379,7 +141,7 @@ class _Series:
         return len(self.key) if self.texts else 1
 
     @property
-    def key(self) -> _Codes:
+    def key(self) -> TextCodes:
         """The key's values."""
         return next(iter(self.texts.values()))
 
@@ -397,17 +159,18 @@ class _Columns:
 
     part: RecordingPart
     series: _Series
-    fields: list[_FieldColumn]
-    nulls: _Nulls
+    fields: list[ValueColumn]
+    nulls: NullValues
     seen: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    """Whether there was a row of each series."""
+    """Whether a row of each series has come."""
     unit_ns: int = 0
 
     @classmethod
     def of(cls, part: RecordingPart, series: _Series) -> _Columns:
         series.add([*part.tags])
-        fields = [_FieldColumn(name, one, None) for name, one in part.fields.items()]
-        return cls(part, series, fields, _Nulls.of(part))
+        merges = part.duplicates == "merge"
+        fields = [ValueColumn(name, one, None, merges) for name, one in part.fields.items()]
+        return cls(part, series, fields, NullValues.of(part))
 
     def widened(self, name: str) -> _Columns:
         """Return this before the first row, with a field that holds floats, and the kinds that the others have."""
@@ -416,7 +179,22 @@ class _Columns:
             one.kind = Kind.FLOAT if one.name == name else known.kind
         return new
 
-    def series_of(self, frame: pl.DataFrame, where: _Where) -> NDArray[np.int32]:
+    def merged(self, table: Any) -> Any:
+        """Return rows, sorted by time and series, as points: of each field the last value that a point's rows have."""
+        if self.part.duplicates != "merge":
+            return table
+        frame = cast("pl.DataFrame", pl.from_arrow(table))
+        by = [_TIME, _SERIES]
+        if frame.select(pl.struct(by).is_duplicated().any()).item():
+            frame = frame.group_by(by, maintain_order=True).agg(pl.all().drop_nulls().last())
+
+        def where(row: int) -> str:
+            when = np.datetime_as_string(np.datetime64(frame[_TIME][row], "ns"))
+            return f"{self.part.files[0]}: the point of {when}Z"
+
+        return frame.with_columns(one.whole(frame[one.name], where).alias(one.name) for one in self.fields).to_arrow()
+
+    def series_of(self, frame: pl.DataFrame, where: RowPlace) -> NDArray[np.int32]:
         """Return the number of each row's series.
 
         Raises
@@ -436,15 +214,15 @@ class _Columns:
                 self._refuse_change(tag, int(np.argmax(known[series] != codes)), series, codes, where)
         return series
 
-    def _coded(self, name: str, frame: pl.DataFrame, where: _Where) -> NDArray[np.int32]:
+    def _coded(self, name: str, frame: pl.DataFrame, where: RowPlace) -> NDArray[np.int32]:
         columns = [frame[column].cast(pl.String).fill_null("") for column in self.part.tags[name]]
         joined = columns[0]
         for column in columns[1:]:
             joined = joined + "/" + column
-        return self.series.texts[name].of(joined, f"the tag {name}", where, may_lack=True)
+        return self.series.texts[name].of(joined, f"the tag {name}", where, may_lack=True).to_numpy().astype(np.int32)
 
     def _refuse_change(
-        self, name: str, row: int, series: NDArray[np.int32], codes: NDArray[np.int32], where: _Where
+        self, name: str, row: int, series: NDArray[np.int32], codes: NDArray[np.int32], where: RowPlace
     ) -> None:
         key, texts = next(iter(self.part.tags)), self.series.texts[name].texts
         whose = self.series.key.texts[int(series[row])]
@@ -472,7 +250,7 @@ def _rows(part: RecordingPart, columns: _Columns, out: Path) -> UnsortedRows:
                     lacking = {column for _, column in part.columns()} - {*given.columns}
                     frame = given.with_columns(pl.lit(None).alias(column) for column in lacking)
                 _expect_columns(part, frame.columns, path)
-                batch, skipped = _batch(part, columns, frame, _Where(path, before))
+                batch, skipped = _batch(part, columns, frame, RowPlace(path, before))
                 before += len(frame)
                 rows.skipped += skipped
                 if batch is None:
@@ -493,7 +271,7 @@ def _expect_columns(part: RecordingPart, known: Collection[str], path: str) -> N
             raise UserMistake(f"{path}: recording.{key}: there is no column '{column}'; {suggestion(column, known)}")
 
 
-def _batch(part: RecordingPart, columns: _Columns, frame: pl.DataFrame, where: _Where) -> tuple[Any, int]:
+def _batch(part: RecordingPart, columns: _Columns, frame: pl.DataFrame, where: RowPlace) -> tuple[Any, int]:
     """Return rows as points (None without any), and how many were left out."""
     times = _times(part, columns, frame[part.time.column], where)
     whole = ~times.is_null()
@@ -511,16 +289,16 @@ def _batch(part: RecordingPart, columns: _Columns, frame: pl.DataFrame, where: _
         raise UserMistake(f"{where(at)}: has no {lacks}; mend it, or say incomplete = 'skip' in [recording]")
     if not whole.all():
         frame, given, times = frame.filter(whole), given.filter(whole), times.filter(whole)
-        where = _Where(where.path, where.before, whole.arg_true().to_numpy())
+        where = RowPlace(where.path, where.before, whole.arg_true().to_numpy())
     if not len(frame):
         return None, int((~whole).sum())
-    arrays = {_TIME: times.to_numpy(), _SERIES: columns.series_of(frame, where)}
+    arrays: dict[str, Any] = {_TIME: times.to_numpy(), _SERIES: columns.series_of(frame, where)}
     for one in columns.fields:
-        arrays[one.name] = one.values(given[one.name], where)
+        arrays[one.name] = one.values(given[one.name], where).to_arrow()
     return pa.record_batch(arrays), int((~whole).sum())
 
 
-def _times(part: RecordingPart, columns: _Columns, column: pl.Series, where: _Where) -> pl.Series:
+def _times(part: RecordingPart, columns: _Columns, column: pl.Series, where: RowPlace) -> pl.Series:
     """Return times in ns, null where a row has none."""
     given = columns.nulls.without(column)
     asked, repeated = part.time, "null" if part.time.repeated == "refuse" else part.time.repeated
@@ -570,7 +348,7 @@ def _interval_ns(step_ns: int, points: _Points) -> int:
 
 
 def _write_series(series: _Series, made: Sequence[_Points], out: Path) -> None:
-    """Write the tags of every series, "" where it has none, and whether measurements have points of it."""
+    """Write the tags of every series, "" for none, and of which series measurements have points."""
     arrays: dict[str, Any] = {}
     for at, (name, codes) in enumerate(series.texts.items()):
         texts, numbers = codes.texts, np.arange(series.count, dtype=np.int32) if at == 0 else series.tag(name).copy()

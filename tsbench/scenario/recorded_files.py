@@ -86,7 +86,7 @@ def is_lines(path: Path) -> bool:
 
 
 def measurements_and_tags(path: Path, lines: int) -> dict[str, list[str]]:
-    """Return the measurements of the first lines of line protocol, each with the tags that it has there."""
+    """Return the measurements of the first lines of line protocol, each with the tags that it has in these."""
     with _opened(path) as file:
         bare = (line.rstrip(b"\r\n") for line in islice(file, lines))
         parts = [line_grammar.parts_of(line).head for line in bare if not line_grammar.is_skipped(line)]

@@ -45,6 +45,8 @@ class Recording:
     dropped: int
     measurement: str = ""
     """That of line protocol."""
+    merged: bool = False
+    """Whether several lines of one time and series were merged to a point each."""
 
 
 def read(path: Path, rows: int, measurement: str = "") -> pl.DataFrame:
@@ -121,15 +123,22 @@ def recording(
 
 
 def _of_lines(frame: pl.DataFrame, time: str, measurement: str, tags: list[str]) -> Recording:
-    """Return lines of a measurement as a recording: the key is the tag that determines the series, or all tags are."""
+    """Return lines of a measurement as a recording: the key is the tag that determines the series, or all tags are.
+
+    Fields of one point may stand in several lines, as InfluxDB takes them.
+    """
     frame = frame.rename({time: TIME})
-    whole = [name for name in tags if not frame[name].null_count() and _doubled(frame, [name]) <= _MAY_DOUBLE]
+    doubled = _doubled(frame, tags)
+    whole = [name for name in tags if not frame[name].null_count() and _doubled(frame, [name]) <= doubled + _MAY_DOUBLE]
     names = whole[:1] or tags
     series = pl.concat_str(names, separator=" ", ignore_nulls=True) if names else pl.lit("all")
     frame = frame.with_columns(series.alias(SERIES)).sort(SERIES, TIME)
+    if doubled:
+        frame = frame.group_by(SERIES, TIME, maintain_order=True).agg(pl.all().drop_nulls().last())
     fields = tuple(name for name in frame.columns if name not in {TIME, SERIES, *tags})
     others = tuple(name for name in tags if [name] != names)
-    return Recording(frame, time, (*names,), names[0] if len(names) == 1 else "", others, fields, 0, measurement)
+    key = names[0] if len(names) == 1 else ""
+    return Recording(frame, time, (*names,), key, others, fields, 0, measurement, doubled > 0)
 
 
 def _is_text(column: pl.Series) -> bool:

@@ -13,7 +13,7 @@ from tsbench.errors import UserMistake
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -58,8 +58,13 @@ class SortedPoints:
     firsts: list[int] = field(default_factory=list)
 
 
-def write_sorted(part: RecordingPart, rows: UnsortedRows, source: Path, out: Path) -> SortedPoints:
-    """Write the rows sorted by time and series, of several with one time and series the one that counts."""
+def write_sorted(
+    part: RecordingPart, rows: UnsortedRows, source: Path, out: Path, merged: Callable[[Any], Any]
+) -> SortedPoints:
+    """Write the rows sorted by time and series, of several with one time and series the one that counts, or all merged.
+
+    `merged` turns a table of all rows of some times, in that order, into their points.
+    """
     written, writer = SortedPoints(), None
     with pa.OSFile(str(source)) as file, pa.OSFile(str(out), "wb") as sink:
         reader = pa.ipc.open_file(file)
@@ -69,7 +74,7 @@ def write_sorted(part: RecordingPart, rows: UnsortedRows, source: Path, out: Pat
                 for number, (first, last) in enumerate(rows.times)
                 if first < high and last >= low
             ]
-            table = _ordered(part, pa.Table.from_batches(tables))
+            table = merged(_ordered(part, pa.Table.from_batches(tables)))
             if writer is None:
                 writer = pa.ipc.new_file(sink, table.schema)
             for begin in range(0, len(table), _PART_ROWS):
@@ -108,8 +113,8 @@ def _ordered(part: RecordingPart, table: Any) -> Any:
         at = int(np.argmax(again))
         when = np.datetime_as_string(times[at].astype("datetime64[ns]"))
         raise UserMistake(
-            f"{part.files[0]}: two rows of one series have the time {when}Z; say duplicates = 'first' or 'last' in "
-            "[recording], or give more columns to the key"
+            f"{part.files[0]}: two rows of one series have the time {when}Z; say duplicates = 'first', 'last' or "
+            "'merge' in [recording], or give more columns to the key"
         )
     if part.duplicates == "first":
         order = order[np.concatenate([[True], ~again])]
