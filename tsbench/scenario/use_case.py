@@ -211,7 +211,7 @@ def _read(path: Path, _changed: tuple[int, int]) -> UseCaseFile:
     except ValidationError as error:
         said = explain(error, UseCaseFile, _INNER, hidden=HIDDEN)
         if isinstance(document.get("recording"), dict):  # not a list, as it is read
-            said = said.replace("recording.0.", "recording.", 1)
+            said = said.replace("recording.0", "recording", 1)
         raise UserMistake(f"{path}: {said}") from None
 
 
