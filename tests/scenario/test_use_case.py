@@ -455,9 +455,12 @@ def test_a_mistake_in_a_scenarios_queries_is_named(old: str, new: str, why: str,
     says(str(caught.value), "s.toml: ", why)
 
 
+_JITTER = st.sampled_from(["0s", "1s", "15s"])
+
+
 @st.composite
 def use_cases(draw: st.DrawFn) -> dict[str, object]:
-    """Draw a valid use case of one measurement with queries of every form."""
+    """Draw a valid use case with queries of every form about a measurement, and maybe another that has rarer points."""
     number = st.integers(-50, 50)
     pair = st.tuples(number, number).filter(lambda ends: ends[0] < ends[1]).map(list)
     process = st.one_of(
@@ -525,7 +528,20 @@ def use_cases(draw: st.DrawFn) -> dict[str, object]:
     ]
     tags = {"unit": {"number": "u{}"}, "kind": {"of": ["x", "y z"]}}
     churn = draw(st.sampled_from([{}, {"churn": {"lifetime": "2m", "generations": 3}}]))
-    return {"about": "drawn", "tags": tags, "measurement": [{"name": "m", "fields": fields}], "query": asked, **churn}
+    measurements: list[dict[str, object]] = [{"name": "m", "fields": fields, "jitter": draw(_JITTER)}]
+    if draw(st.booleans()):
+        fields = {"level": {"uniform": [0, 9], "decimals": 2}}
+        every = draw(st.sampled_from(["15s", "30s", "75s"]))
+        measurements.append({"name": "rare", "fields": fields, "interval": every, "jitter": draw(_JITTER)})
+        level = {"of": "rare", "select": ["level"], "share": 0.6}
+        asked += [
+            {"name": "rare-rows", **level},
+            {"name": "rare-newest", "of": "rare", "select": ["level"], "newest": True},
+        ]
+        asked += [
+            {"name": "rare-sums", **level, "select": ["sum(level)", "count(level)"], "by": ["unit"], "bucket": "1m"}
+        ]
+    return {"about": "drawn", "tags": tags, "measurement": measurements, "query": asked, **churn}
 
 
 @pytest.mark.slow

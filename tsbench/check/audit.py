@@ -185,12 +185,14 @@ def with_unrecorded(
 
 def _missing(feed: Feed, ledger: NDArray[np.void], stream: int, ticks: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield stream, block, offset and number of the points of a stream's next ticks that a ledger lacks."""
-    spec, size = feed.world.spec, feed.block_points
-    rows = ticks * max(0, int(feed.series_in(np.array(stream))))
-    if feed.world.recorded is not None:  # each measurement's last block may be of fewer rows
-        rows = feed.world.recorded.rows + len(feed.world.measurements) * size
-    elif spec.disorder:  # with copies there are more; rows that do not exist are none
-        rows = -(-int(rows * (1 + spec.disorder.duplicate)) // size) * size
+    world, size, loaded = feed.world, feed.block_points, feed.loaded_ticks
+    series = max(0, int(feed.series_in(np.array(stream))))
+    each = [world.points_in(m.name, loaded + ticks) - world.points_in(m.name, loaded) for m in world.measurements]
+    rows = sum(each) // feed.turns * series if world.recorded is None else world.recorded.rows
+    if world.spec.disorder:  # with copies there are more; rows that do not exist are none
+        rows = -(-int(rows * (1 + world.spec.disorder.duplicate)) // size) * size
+    if world.in_order_of_time:  # each measurement's last block may be of fewer rows
+        rows += len(world.measurements) * size
     own = ledger[ledger["stream"] == stream]
     turns = feed.turns
     for turn in range(turns):

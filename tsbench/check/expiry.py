@@ -42,7 +42,7 @@ class Expiry:
         if world.is_irregular:
             return 0
         gone = -(-(self.before_ns() - world.time_ns(0)) // world.spec.interval_ns)
-        return (ticks - min(max(gone, 0), ticks)) * world.spec.scale * len(world.measurements)
+        return world.count(None, min(max(gone, 0), ticks), ticks) or 0
 
 
 def unexpired(question: Question[Any], before_ns: int) -> Question[Any] | None:

@@ -128,8 +128,8 @@ class Feed:
 
     @property
     def turns(self) -> int:
-        """Number of measurements whose blocks take turns; 1 of a recording, whose blocks come in the order of time."""
-        return len(self.world.measurements) if self.world.recorded is None else 1
+        """Number of measurements whose blocks take turns; 1 if blocks come in the order of time."""
+        return 1 if self.world.in_order_of_time else len(self.world.measurements)
 
     def own_rows(self, ledger: NDArray[np.void]) -> NDArray[np.int64]:
         """Return the first row of each write among its stream's rows of one measurement (without disorder only)."""
@@ -315,7 +315,7 @@ def _disordered(feed: Feed, ledger: NDArray[np.void], *, keeps: bool) -> Iterato
         chain(_load_of(feed, stream), _writes_of(feed, stream, kept))
         for stream in range(min(world.spec.streams, world.spec.scale))
     ]
-    waiting = {measurement: _Waiting(world, len(streams), keeps=keeps) for measurement in world.measurements}
+    waiting = {m: _Waiting(world, m.name, len(streams), keeps=keeps) for m in world.measurements}
     going = list(range(len(streams)))
     while going:
         # The stream that lies furthest behind, so that few points of the others wait for it.
@@ -329,9 +329,9 @@ def _disordered(feed: Feed, ledger: NDArray[np.void], *, keeps: bool) -> Iterato
                 break
             batch, fates, rows = ahead
             waiting[batch.measurement].add(stream, batch, fates, rows)
-            if world.recorded is not None:  # batches of other measurements, too, come in the order of their first times
+            if world.in_order_of_time:  # so do other measurements' batches, by their first points
                 for one in waiting.values():
-                    one.reached[stream] = max(one.reached[stream], int(batch.time_ns[0]))
+                    one.reach(stream, int(batch.time_ns[0]))
         for one in waiting.values():
             yield from one.settled()
 
@@ -355,22 +355,25 @@ def _writes_of(
 class _Waiting:
     """The points of a measurement that wait until no earlier one can follow in any stream."""
 
-    def __init__(self, world: World, streams: int, *, keeps: bool) -> None:
+    def __init__(self, world: World, measurement: str, streams: int, *, keeps: bool) -> None:
         self._keeps = keeps
         # A point comes at most `late_by` ticks after its place, and one tick more for the place between two rows.
         late_by = max(1, world.spec.disorder.late_by) + 2 if world.recorded is None else 0
-        self._late_ns = late_by * world.spec.interval_ns
+        self._late_ns = late_by * world.interval_ns(measurement)
         self.reached = [-EVER_NS] * streams
         """Time before which no more points of each stream can come."""
         self._parts: list[tuple[Batch, NDArray[np.void]]] = []
         self._rows = self._rest = 0
 
     def add(self, stream: int, batch: Batch, fates: NDArray[np.void], rows: NDArray[np.int64]) -> None:
-        newest_ns = int(batch.time_ns.max(initial=-EVER_NS))
-        self.reached[stream] = max(self.reached[stream], newest_ns - self._late_ns)
+        self.reach(stream, int(batch.time_ns.max(initial=-EVER_NS)))
         if len(rows):
             self._parts.append((batch.where(rows), fates))  # type: ignore[arg-type]  # indices, as above
             self._rows += len(rows)
+
+    def reach(self, stream: int, time_ns: int) -> None:
+        """Set the time of a point to which a stream has come."""
+        self.reached[stream] = max(self.reached[stream], time_ns - self._late_ns)
 
     def settled(self) -> Iterator[Slab]:
         until_ns = min(self.reached)

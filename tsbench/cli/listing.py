@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,12 +94,13 @@ def use_case_page(name: str) -> str:
     if (churn := world.churn) is not None:
         life = format_duration(churn.lifetime_ns)
         lines += [f"churn: {world.spec.scale:,} series at a time, each for {life}, {world.series:,} in all"]
-    for batch in islice(world.batches(0, points=1_000), len(world.measurements)):
-        m = batch.measurement
+    for m in world.measurements:
+        batch = next(world.batches(0, points=1_000, only={m.name}))
+        every = f", every {format_duration(world.interval_ns(m.name))}" if world.in_order_of_time else ""
         own = f", own tags {', '.join(m.own_tags)}" if m.own_tags else ""
         size = len(line_protocol.encode(batch)) / len(batch)
         fields = f"{len(m.fields)} field{'s' * (len(m.fields) > 1)}"
-        lines += ["", f"{m.name}: {fields}{own}, {size:.0f} bytes a point as line protocol"]
+        lines += ["", f"{m.name}: {fields}{own}{every}, {size:.0f} bytes a point as line protocol"]
         lines += [f"  {field.name}: {field.kind}{f', {field.unit}' if field.unit else ''}" for field in m.fields]
         lines += ["", *(line.decode() for line in line_protocol.encode_singles(batch.rows(0, 5)))]
     lines += ["", *(f"query {kind}: {made.doc}" for kind, made in world.kinds.items())]

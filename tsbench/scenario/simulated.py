@@ -396,9 +396,13 @@ _NO_OTHERS: Mapping[str, FieldPart] = MappingProxyType({})
 
 
 class MeasurementPart(Part):
-    """[[measurement]]: one measurement, of which every series has a point at each tick."""
+    """[[measurement]]: one measurement, of which every series has a point at each tick, or as often as it says."""
 
     name: str
+    interval: Annotated[DurationNs, Field(gt=0)] | None = None
+    """Time between two points of a series, a multiple of `world.interval`. Default: that one."""
+    jitter: Annotated[DurationNs, Field(multiple_of=1_000_000)] = 0
+    """How much later than at its tick a point may be, at most the interval; its time is a whole number of ms."""
     tags: dict[str, TagPart] = Field(default_factory=dict)
     """Tags of this measurement only."""
     fields: Annotated[dict[str, FieldPart], Field(min_length=1, max_length=1_000)]
@@ -413,6 +417,7 @@ class MeasurementPart(Part):
         ValueError
             If an expression is none, or uses itself.
         """
+        interval_ns = self.interval or interval_ns
         fields = {name: others.get(name, part).with_decimals(decimals) for name, part in self.fields.items()}
         same: dict[FieldPart, list[str]] = {}
         for name, part in fields.items():
@@ -428,7 +433,7 @@ class MeasurementPart(Part):
             derive = _Derivation.of(fields, order, used)
         columns = tuple(part.column(name) for name, part in fields.items() if not part.hidden)
         own = tuple(part.tag(name) for name, part in self.tags.items())
-        return Layout(self.name, columns, tuple(processes), own, derive)
+        return Layout(self.name, columns, tuple(processes), own, derive, self.interval or 0, self.jitter)
 
 
 _CLOCK, _LACKS, _ELAPSED = " clock", " lacks ", "elapsed"

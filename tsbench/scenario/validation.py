@@ -274,7 +274,7 @@ def first_bytes(cell: RunSpec) -> int:
 
 def points_of(world: WorldSpec, ticks: int) -> int:
     """Return the number of points of a world; 0 for a use case or form that does not exist."""
-    return world.scale * ticks * len(layouts_of(world))
+    return world.scale * sum(-(-ticks // layout.every(world.interval_ns)) for layout in layouts_of(world))
 
 
 def too_many_points(points: int) -> tuple[str, str] | None:

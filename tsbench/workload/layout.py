@@ -81,6 +81,14 @@ class Layout:
     processes: tuple[Process, ...]
     tags: tuple[Tag, ...] = ()
     derive: Derive | None = None
+    interval_ns: int = 0
+    """Time between two points of a series, a multiple of the world's interval; 0: that one."""
+    jitter_ns: int = 0
+    """How much later than that a point is at most: by a whole number of ms below this, drawn anew for each."""
+
+    def every(self, interval_ns: int) -> int:
+        """Return the number of ticks from one point of a series to the next, in a world of this interval."""
+        return max(1, self.interval_ns // interval_ns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,11 +102,13 @@ def make(name: str, world: World, loaded: Window, seed: int, number: int) -> Que
     when, *who = _drawn(name, seed, block, 1 + kind.keys + sum(count for _, count in kind.draws))[row]
     measurement = _measurement(kind, world, number)
     choose = _popular if kind.zipf else _distinct
-    window = _window(loaded, _length_ns(kind, world, loaded), when, world.spec.resolution_ns)
+    length_ns = _length_ns(kind, world, measurement.name, loaded)
+    window = _window(loaded, length_ns, when, world.spec.resolution_ns)
     keys, tagged = None, kind.tagged
     if kind.keys and world.key is not None:
         there = world.places_of(measurement.name)
-        places = there[choose(who[: kind.keys], len(there))]  # those that live when the window begins
+        chosen = choose(who[: kind.keys], len(there))
+        places = np.array([there[i] for i in chosen])  # those that live when the window begins
         of_series = world.tags()[world.key]
         tick = world.ticks(window.start_ns - world.spec.start_ns)
         keys = tuple(of_series[i] for i in world.series_at(places, tick).tolist())
@@ -139,12 +141,14 @@ def fit(name: str, world: World, loaded: Window) -> None:
     kind = kinds.get(name)
     if kind is None:
         raise Misfit(f"there is no query '{name}' in the use case {world.spec.use_case}; {suggestion(name, kinds)}")
-    for of in kind.measurements or (world.measurements[0].name,):
+    measurements = kind.measurements or (world.measurements[0].name,)
+    for of in measurements:
         if kind.keys > (known := len(world.places_of(of))):
-            cure = f"raise scale to {kind.keys}" if world.recorded is None else "lower it"
             said = f"query '{name}' chooses {kind.keys} series and the world has {known}"
-            raise Misfit(f"{said} of {of}: {cure}" if world.recorded is not None else f"{said}: {cure}", "world.scale")
-    length_ns = _length_ns(kind, world, loaded)
+            if world.recorded is not None:
+                raise Misfit(f"{said} of {of}: choose fewer")
+            raise Misfit(f"{said}: raise scale to {kind.keys}", "world.scale")
+    length_ns = max(_length_ns(kind, world, of, loaded) for of in measurements)
     if length_ns > loaded.length_ns:
         raise Misfit(
             f"query '{name}' covers {_span(length_ns)} and {_span(loaded.length_ns)} are loaded: "
@@ -158,11 +162,11 @@ def _span(length_ns: int) -> str:
     return f"{hours:g} h" if hours >= 1 else format_duration(length_ns)
 
 
-def _length_ns(kind: QueryKind, world: World, loaded: Window) -> int:
+def _length_ns(kind: QueryKind, world: World, measurement: str, loaded: Window) -> int:
     if kind.share:
         step_ns = world.spec.resolution_ns
         return max(1, int(loaded.length_ns * kind.share) // step_ns) * step_ns if kind.share < 1 else loaded.length_ns
-    return kind.length_ns or world.spec.interval_ns
+    return kind.length_ns or world.interval_ns(measurement)
 
 
 def _measurement(kind: QueryKind, world: World, number: int) -> Measurement:

@@ -14,6 +14,7 @@ import numpy as np
 from tsbench import plugins
 from tsbench.model import Batch, Codes
 from tsbench.text import suggestion
+from tsbench.units import format_exact_duration
 from tsbench.workload.disorder import Disorder, Shuffler
 from tsbench.workload.random_numbers import Bits
 from tsbench.workload.series import FieldSimulator, PointColumns, cut
@@ -34,8 +35,9 @@ T = TypeVar("T")
 # Rows of a measurement that are computed at a time: enough to amortise numpy's calls, few enough for the cache.
 _FEWEST_ROWS, _MOST_ROWS = 512, 32_768
 
-_TAGS, _WALKS, _DISORDER, _CHURN = 0, 1, 2, 3
+_TAGS, _WALKS, _DISORDER, _CHURN, _JITTER = 0, 1, 2, 3, 4
 _MOST_SERIES = 100_000_000
+_MS = 1_000_000
 BUILT_IN: dict[str, Path] = {
     path.stem: path for path in sorted((Path(__file__).parents[1] / "use_cases").glob("*.toml"))
 }
@@ -99,8 +101,12 @@ class World:
         """Kinds of query that only this use case has."""
         self.measurements: tuple[Measurement, ...] = tuple(use_case.measurement(layout) for layout in self._layouts)
         self.recorded = use_case.recorded
-        self.is_irregular = bool(spec.disorder) or self.recorded is not None
-        """Whether not every series has one point at every tick, in the order of time."""
+        self._every = {layout.name: layout.every(spec.interval_ns) for layout in self._layouts}
+        self.in_order_of_time = self.recorded is not None or len({*self._every.values()}) > 1
+        """Whether batches of measurements come by the times of their first points; else the measurements take turns."""
+        jitters = any(layout.jitter_ns for layout in self._layouts)
+        self.is_irregular = bool(spec.disorder) or self.in_order_of_time or jitters or max(self._every.values()) > 1
+        """Whether not every series has one point of each measurement at every tick, in the order of time."""
         self.churn = use_case.churn
         self.series = spec.series
         """Number of series, all that ever live."""
@@ -152,9 +158,17 @@ class World:
         """Return the shared tags of every series."""
         return self._shared
 
-    def places_of(self, measurement: str) -> NDArray[np.int64]:
+    def places_of(self, measurement: str) -> range | NDArray[np.int64]:
         """Return those of the `scale` places whose series have points of a measurement."""
-        return np.arange(self.spec.scale) if self.recorded is None else self.recorded.of(measurement).series
+        return range(self.spec.scale) if self.recorded is None else self.recorded.of(measurement).series
+
+    def interval_ns(self, measurement: str) -> int:
+        """Return the time between two points of a series in a measurement; of a recording about."""
+        return self.spec.interval_ns * self._every[measurement]
+
+    def points_in(self, measurement: str, ticks: int) -> int:
+        """Return the number of points of a series in a measurement in the first ticks."""
+        return -(-ticks // self._every[measurement])
 
     def series_at(self, places: NDArray[Any], ticks: Any) -> NDArray[Any]:
         """Return the numbers of the series that have some of the `scale` places at ticks; without churn the places."""
@@ -196,7 +210,8 @@ class World:
         series = self.spec.scale
         if stream is not None:
             series = len(range(stream, self.spec.scale, self.spec.streams))
-        return max(0, last_tick - first_tick) * series * len(self.measurements)
+        counts = (self.points_in(m.name, last_tick) - self.points_in(m.name, first_tick) for m in self.measurements)
+        return sum(max(0, count) for count in counts) * series
 
     def batches(
         self,
@@ -210,7 +225,8 @@ class World:
         """Yield the batches of a stream with first_tick <= tick < last_tick (None: endlessly), in order.
 
         The measurements take turns (batch 0 of each, then batch 1 of each, and so on), so that a writer of few batches
-        touches them all; those of a recording come in the order of their first points' times. Every batch has `points`
+        touches them all; those of measurements with intervals of their own, and of a recording, come in the order of
+        their first points' times. Every batch has `points`
         rows of one measurement (its last one may have fewer); the rows of a measurement run tick by tick and within a
         tick over the stream's series. Batches are numbered 0, 1, 2, ... within a call. `only` names the measurements to
         generate (None: all); the others are not computed.
@@ -261,7 +277,7 @@ class World:
             for measurement, layout in zip(self.measurements, self._layouts, strict=True)
             if only is None or layout.name in only
         ]
-        in_order = in_turn(sources) if self.recorded is None else merge(*sources, key=_first_time_ns)
+        in_order = merge(*sources, key=_first_time_ns) if self.in_order_of_time else in_turn(sources)
         for number, (measurement, table) in enumerate(in_order):
             columns = table.time_ns, table.series, self._tags[measurement.name], table.fields
             yield Batch(measurement, streams[0], number, *columns)
@@ -282,7 +298,7 @@ class World:
             layout,
             [len(share) for share in shares],
             lambda name: [self._bits(_WALKS, layout.name, name, stream=stream) for stream in streams],
-            interval_ns=spec.interval_ns,
+            interval_ns=self.interval_ns(layout.name),
             decimals=spec.decimals,
         )
         shuffler = None
@@ -291,13 +307,21 @@ class World:
             more = self._bits(_DISORDER, layout.name, "runs and fields", stream=streams[0])
             nullable = [field.name for field in layout.fields if field.nullable]
             shuffler = Shuffler(spec.disorder, bits, len(series), more, nullable)
-        for _, ticks in _pieces(0, first_tick, _MOST_ROWS, len(series)):
+        jitter = self._bits(_JITTER, layout.name, stream=streams[0]) if layout.jitter_ns else None
+        first = self.points_in(layout.name, first_tick)
+        last = None if last_tick is None else self.points_in(layout.name, last_tick)
+        for _, ticks in _pieces(0, first, _MOST_ROWS, len(series)):
             simulator.skip(ticks)
             if shuffler is not None:
                 shuffler.skip(ticks)
-        for tick, ticks in _pieces(first_tick, last_tick, points, len(series)):
+            if jitter is not None:
+                jitter.words(ticks * len(series))
+        for number, ticks in _pieces(first, last, points, len(series)):
             # Not kept in a variable: during other measurements' turns only the state occupies memory.
-            yield self._table(simulator, shuffler, series, tick, ticks)
+            table = self._table(layout, simulator, series, number, ticks)
+            if jitter is not None:
+                table = _later(table, jitter.uniform(ticks, len(series)), layout.jitter_ns)
+            yield table if shuffler is None else shuffler.push(table)
         held = None if shuffler is None else shuffler.flush()
         if held is not None:
             yield held
@@ -321,14 +345,15 @@ class World:
                 yield PointColumns(own.time_ns + later_ns, own.series, fields)
 
     def _table(
-        self, simulator: FieldSimulator, shuffler: Shuffler | None, series: NDArray[np.int32], tick: int, ticks: int
+        self, layout: Layout, simulator: FieldSimulator, series: NDArray[np.int32], number: int, ticks: int
     ) -> PointColumns:
-        times = self.time_ns(tick) + np.arange(ticks) * self.spec.interval_ns
+        """Return the points `number` to `number + ticks` of each series."""
+        at = np.arange(number, number + ticks) * self._every[layout.name]
         places = np.tile(series, ticks)
         if self.churn is not None:
-            places = self.series_at(places, np.repeat(np.arange(tick, tick + ticks), len(series))).astype(np.int32)
-        table = PointColumns(np.repeat(times, len(series)), places, simulator.advance(ticks))
-        return table if shuffler is None else shuffler.push(table)
+            places = self.series_at(places, np.repeat(at, len(series))).astype(np.int32)
+        times = self.spec.start_ns + at * self.spec.interval_ns
+        return PointColumns(np.repeat(times, len(series)), places, simulator.advance(ticks))
 
     def _bits(self, purpose: int, *names: str, stream: int = 0) -> Bits:
         """Return the random numbers for a purpose. Names enter as their CRC, so the order of tables does not matter."""
@@ -346,6 +371,13 @@ def in_turn(sources: Iterable[Iterator[T]]) -> Iterator[T]:
                 going.remove(source)
             else:
                 yield item
+
+
+def _later(table: PointColumns, drawn: NDArray[Any], jitter_ns: int) -> PointColumns:
+    """Return points that are later, each by the drawn share of the jitter, sorted by time."""
+    times = table.time_ns + (drawn.ravel() * (jitter_ns // _MS)).astype(np.int64) * _MS
+    order = np.argsort(times, kind="stable")
+    return PointColumns(times, table.series, table.fields).take(order)
 
 
 def _first_time_ns(item: tuple[Measurement, PointColumns]) -> int:
@@ -367,6 +399,15 @@ def _pieces(first: int, last: int | None, rows: int, series: int) -> Iterator[tu
 def layouts_of(spec: WorldSpec) -> tuple[Layout, ...]:
     """Return the measurements of a world; none for a use case or form that does not exist."""
     return () if spec.case is None else spec.case.forms.get(spec.form, ())
+
+
+def _expect_intervals(layout: Layout, interval_ns: int) -> None:
+    """Verify that a measurement's times fit the ticks of a world."""
+    if layout.interval_ns % interval_ns:
+        world = format_exact_duration(interval_ns)
+        raise ValueError(f"measurement.{layout.name}.interval: must be a multiple of world.interval, {world}")
+    if layout.jitter_ns > (layout.interval_ns or interval_ns):
+        raise ValueError(f"measurement.{layout.name}.jitter: must be at most the interval")
 
 
 def _use_case(spec: WorldSpec) -> UseCase:
@@ -393,4 +434,6 @@ def _use_case(spec: WorldSpec) -> UseCase:
             )
     if not use_case.tags and spec.scale != 1:
         raise ValueError(f"'{spec.use_case}' is a single series, without tags: scale must be 1, not {spec.scale}")
+    for layout in use_case.forms[spec.form]:
+        _expect_intervals(layout, spec.interval_ns)
     return use_case
