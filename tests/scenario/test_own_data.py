@@ -12,7 +12,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -28,15 +28,14 @@ from tsbench.cli.main import main
 from tsbench.errors import UserMistake
 from tsbench.model import Kind, Latest, Outcome, Raw, Rows, Window
 from tsbench.results.ledger import LEDGER_DTYPE
+from tsbench.scenario.parts import WorldPart
 from tsbench.scenario.prepared import recorded
 from tsbench.scenario.spec import RunSpec, Scenario
-from tsbench.scenario.use_case import read_use_case
+from tsbench.scenario.use_case import read_use_case, resolved
 from tsbench.units import NS_PER_S
 from tsbench.workload import queries
 from tsbench.workload.recording import Recorded, recorded_at
-
-if TYPE_CHECKING:
-    from tsbench.workload.world import World
+from tsbench.workload.world import World
 
 START = datetime(2026, 3, 28, tzinfo=UTC)
 MAPPING = """
@@ -332,6 +331,39 @@ def test_a_world_that_begins_later_has_all_points_as_much_later(tmp_path: Path) 
     assert [row[1:] for row in later] == [row[1:] for row in whole]
 
 
+def test_a_recording_may_have_several_copies_of_each_series(tmp_path: Path) -> None:
+    path = town_and_weather(tmp_path)
+    one = stored_by_measurement(recorded_world(path, streams=2))
+    of = World(WorldPart.model_validate(resolved({"use_case": path.name, "copies": 3, "streams": 4}, tmp_path)).spec())
+    assert (of.series, of.recorded.rows, of.spec.scale) == (39, 3 * (len(rows()) + 100), 39)  # type: ignore[union-attr]
+    three = stored_by_measurement(of)
+    for name, points in one.items():
+        keys = lambda key: (key, f"{key}~1", f"{key}~2")  # noqa: E731
+        assert three[name] == sorted((time, key, *rest) for time, own, *rest in points for key in keys(own))
+    sites = dict(zip(of.tags()["meter"].tolist(), of.tags()["site"].tolist(), strict=True))
+    assert sites["M004~2"] == sites["M004"] == "site 1"
+    middle = of.time_ns(300)
+    left = sum(time >= middle for points in three.values() for time, *_ in points)
+    assert of.recorded.rows_from(middle) == left  # type: ignore[union-attr]
+    for keys_of_world, why in (
+        ({"use_case": "town.toml", "scale": 26}, "13 series, not 26; take it out, or say copies = 10"),
+        ({"use_case": "devops", "copies": 2}, "world.copies: belongs to recorded data"),
+    ):
+        with pytest.raises(UserMistake, match=re.escape(why)):
+            resolved(keys_of_world, tmp_path)
+
+
+def stored_by_measurement(of: World) -> dict[str, list[tuple[Any, ...]]]:
+    """Return the points of each measurement as (time, key, values), sorted."""
+    made: dict[str, list[tuple[Any, ...]]] = {}
+    for stream in range(of.spec.streams):
+        for batch in of.batches(stream, points=40, last_tick=10**7):
+            keys = [of.keys()[series] for series in batch.series.tolist()]
+            columns = [[repr(value) for value in column.tolist()] for column in batch.fields.values()]
+            made.setdefault(batch.measurement.name, []).extend(zip(batch.time_ns.tolist(), keys, *columns, strict=True))
+    return {name: sorted(points) for name, points in made.items()}
+
+
 def test_many_rows_are_sorted_a_range_of_time_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tsbench.scenario.time_order._SORTED_ROWS", 300)
     monkeypatch.setattr("tsbench.scenario.time_order._SAMPLED", 4)
@@ -485,7 +517,9 @@ def test_recorded_points_are_stored_and_asked_right_or_refused_on_every_database
 ) -> None:
     path = town_and_weather(tmp_path)
     asked = "".join(f'[[op]]\nquery = "weather-{kind}"\n' for kind in ("rows", "by-height"))
-    (tmp_path / "s.toml").write_text(SCENARIO.replace('"sqlite"', f'"{target}"') + asked)
+    (tmp_path / "s.toml").write_text(
+        SCENARIO.replace('"sqlite"', f'"{target}"').replace('"town.toml"', '"town.toml", copies = 2') + asked
+    )
     if target in {"mongodb", "victoriametrics"}:
         assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == 2
         says(complaint(capsys.readouterr().err), "world.use_case: ", "'volts'")

@@ -301,6 +301,8 @@ def resolved(world: Any, place: Path) -> Any:
     if described is None:
         return world
     given: dict[str, Any] = {}
+    if "copies" in world and not described.recording:
+        raise UserMistake("world.copies: belongs to recorded data; these are simulated, so give world.scale")
     if described.recording:
         given = _recorded_keys(world, prepared.recorded(described.recording))
     elif not described.tags:
@@ -340,9 +342,14 @@ _SIMULATED = ("interval", "form", "late", "out_of_order", "duplicate", "missing"
 
 def _recorded_keys(world: Mapping[str, Any], recorded: Recorded) -> dict[str, Any]:
     """Return the keys of [world] that a recording says itself."""
-    if (scale := world.get("scale", recorded.series)) != recorded.series:
-        raise UserMistake(f"world.scale: the recording has {recorded.series:,} series, not {scale}; take it out")
+    copies = world.get("copies", 1)
+    series = recorded.series * (copies if isinstance(copies, int) else 1)
+    if (scale := world.get("scale", series)) != series:
+        cure = "take it out, or say copies = 10 for ten times as many"
+        raise UserMistake(f"world.scale: the recording has {recorded.series:,} series, not {scale}; {cure}")
+    if series > recorded.series and not recorded.tags:
+        raise UserMistake("world.copies: a recording without tags is a single series; give it [recording] tags")
     if unfit := next((key for key in _SIMULATED if key in world), None):
         raise UserMistake(f"world.{unfit}: belongs to simulated data, and these are recorded; take it out")
     start = {} if "start" in world else {"start": format_time(recorded.start_ns)}
-    return {"scale": recorded.series, "interval": f"{recorded.interval_ns}ns", **start}
+    return {"scale": series, "interval": f"{recorded.interval_ns}ns", **start}

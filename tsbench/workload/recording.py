@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ def presence(number: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class RecordedPoints:
-    """The points of one measurement of a prepared recording.
+    """The points of one measurement of a prepared recording, or each of them `copies` times.
 
     `series` has the numbers of the series that it has points of. `begins_ns` has the first time of each part of the
     points, `firsts` the number of its first row.
@@ -57,11 +57,20 @@ class RecordedPoints:
     """Rows that were left out, since they have no time, no key or no value."""
     replaced: int = 0
     """Rows that were left out, since another one of their series has their time."""
+    copies: int = 1
+    apart: int = 0
+    """Difference between the numbers of a series and of its next copy."""
+
+    def copied(self, copies: int, apart: int) -> RecordedPoints:
+        """Return each point several times, of series whose numbers are so far apart."""
+        series = np.concatenate([self.series + number * apart for number in range(copies)])
+        return replace(self, rows=self.rows * copies, series=series, copies=copies, apart=apart)
 
     def rows_from(self, time_ns: int) -> int:
         """Return the number of points at a time and later."""
         number = max(0, int(np.searchsorted(self.begins_ns, time_ns)) - 1)
-        return self.rows - self.firsts[number] - int(np.searchsorted(self._part(number)[0], time_ns))
+        before = self.firsts[number] + int(np.searchsorted(self._part(number)[0], time_ns))
+        return self.rows - before * self.copies
 
     def times_ns(self, begin_ns: int, end_ns: int, *, every: float) -> NDArray[np.int64]:
         """Return the time of each `every`-th point of a time range: of the 0th, and then as many points later."""
@@ -94,7 +103,14 @@ class RecordedPoints:
                 low = 0 if begin_ns is None else int(np.searchsorted(times, begin_ns))
                 high = len(times) if end_ns is None else int(np.searchsorted(times, end_ns))
                 if low < high:
-                    yield times[low:high], series[low:high], {name: one[low:high] for name, one in fields.items()}
+                    rows = times[low:high], series[low:high], {name: one[low:high] for name, one in fields.items()}
+                    yield rows if self.copies == 1 else self._repeated(*rows)
+
+    def _repeated(self, times: NDArray[np.int64], series: NDArray[np.int32], fields: dict[str, NDArray[Any]]) -> Rows:
+        """Return points with their copies, sorted by time."""
+        copies = np.arange(self.copies, dtype=np.int32) * np.int32(self.apart)
+        every = {name: np.repeat(one, self.copies) for name, one in fields.items()}
+        return np.repeat(times, self.copies), (series[:, None] + copies).ravel(), every
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +145,17 @@ class Recorded:
     def ticks(self) -> int:
         """Number of intervals from the start to behind the last point."""
         return -(-self.length_ns // self.interval_ns)
+
+    def copied(self, copies: int) -> Recorded:
+        """Return the recording with several series in place of each; the keys of the copies end in `~1`, `~2`, ..."""
+        if copies == 1:
+            return self
+        tags = {name: Codes(np.tile(one.codes, copies), one.values) for name, one in self.tags.items()}
+        key = next(iter(tags))
+        keys = [text if not copy else f"{text}~{copy}" for copy in range(copies) for text in self.tags[key].tolist()]
+        tags[key] = Codes(np.arange(len(keys), dtype=np.int32), tuple(keys))
+        points = tuple(one.copied(copies, self.series) for one in self.measurements)
+        return replace(self, series=self.series * copies, tags=tags, measurements=points)
 
     def of(self, measurement: str) -> RecordedPoints:
         """Return the points of a measurement."""

@@ -100,7 +100,8 @@ class World:
         self.kinds: Mapping[str, QueryKind] = use_case.queries
         """Kinds of query that only this use case has."""
         self.measurements: tuple[Measurement, ...] = tuple(use_case.measurement(layout) for layout in self._layouts)
-        self.recorded = use_case.recorded
+        recorded = use_case.recorded
+        self.recorded = None if recorded is None else recorded.copied(spec.scale // recorded.series)
         self._every = {layout.name: layout.every(spec.interval_ns) for layout in self._layouts}
         self.in_order_of_time = self.recorded is not None or len({*self._every.values()}) > 1
         """Whether batches of measurements come by the times of their first points; else the measurements take turns."""
@@ -423,7 +424,7 @@ def _use_case(spec: WorldSpec) -> UseCase:
             raise ValueError(f"{name} must be at least {least}, not {getattr(spec, name)}")
     if spec.decimals is not None and spec.decimals < 0:
         raise ValueError(f"decimals must be at least 0, not {spec.decimals}")
-    if use_case.recorded is not None and spec.scale != use_case.recorded.series:
+    if use_case.recorded is not None and spec.scale % use_case.recorded.series:
         raise ValueError(f"the recording has {use_case.recorded.series:,} series: scale cannot be {spec.scale}")
     if use_case.churn is not None:
         if use_case.churn.lifetime_ns < spec.interval_ns:
