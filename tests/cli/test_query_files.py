@@ -19,8 +19,10 @@ from tests.cli.support import PROGRAMS, Command, complaint, nothing_left, says
 from tests.cli.test_load import TARGETS, loaded, place
 from tsbench.cli.main import main
 from tsbench.model import Window
-from tsbench.results.rundir import find_runs
+from tsbench.results.manifest import Manifest
+from tsbench.results.rundir import HOST_COLUMNS, find_runs
 from tsbench.results.summary import Summary
+from tsbench.results.tables import read_frame
 from tsbench.scenario.use_case import built_in_case, built_in_spec
 from tsbench.servers.base import kill_processes
 from tsbench.targets.postgres.server import PostgresServer
@@ -131,6 +133,9 @@ def test_queries_are_timed_counted_and_reported(
     (run,) = find_runs(next((tmp_path / "asked").iterdir()))
     summary = Summary.read(run)
     assert summary.passed
+    manifest = Manifest.read(run)
+    assert manifest is not None
+    assert not [one for one in manifest.warnings if "sar" in one]  # although no second was recorded
     assert summary.measured is not None
     assert summary.measured.query is not None
     assert {name: op.ok for name, op in summary.measured.ops.items()} == {"single-groupby-1-1-1": 20, "lastpoint": 20}
@@ -240,6 +245,11 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
         command.process.send_signal(signal.SIGINT)
         assert command.process.wait(60) == 130
     says(complaint(command.stderr), "interrupted by the user", "queries were answered")
+    (run,) = find_runs(next((tmp_path / "results").iterdir()))
+    host = read_frame(run / "host.parquet", HOST_COLUMNS)
+    assert 1 <= len(host) <= 4
+    assert host["client_rss_bytes"].min() > 10_000_000  # type: ignore[operator]
+    assert set(host["second"].round(0).to_list()) <= {-1.0, 0.0, 1.0, 2.0, 3.0}
 
 
 @pytest.mark.nightly

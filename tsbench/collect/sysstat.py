@@ -16,6 +16,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,10 @@ def recorder() -> str | None:
     return next((place for place in PLACES if Path(place).exists()), None) if shutil.which("sadf") else None
 
 
+_SAMPLED_S = 3.0
+"""Time after which sadc has two samples, without which a file has no row; a shorter run has none to miss."""
+
+
 class SarCollector:
     """Runs sadc during a run, into a file that any sar can read; rows as in `results.rundir.SAR_COLUMNS`."""
 
@@ -59,6 +64,7 @@ class SarCollector:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._child: Child | None = None
+        self._began_s = 0.0
         self.trouble = ""
 
     def start(self) -> None:
@@ -67,7 +73,10 @@ class SarCollector:
         if program is None:
             return
         quiet = subprocess.DEVNULL
-        self._child = Child([program, "1", str(self._file)], stdout=quiet, stderr=quiet)
+        self._child, self._began_s = (
+            Child([program, "1", str(self._file)], stdout=quiet, stderr=quiet),
+            time.monotonic(),
+        )
 
     def stop(self) -> Sequence[Row]:
         """Stop recording and return the rows; the file remains."""
@@ -81,6 +90,8 @@ class SarCollector:
         try:
             return read(self._file)
         except UserMistake as mistake:
+            if not ended and time.monotonic() - self._began_s < _SAMPLED_S:
+                return []
             early = f" (it ended early: {ended})" if ended else ""
             self.trouble = f"sar recorded nothing that can be read{early}: {mistake}"
             return []

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tsbench.clock import Timebase
+from tsbench.collect.processes import Tree
+from tsbench.collect.recording import watching
 from tsbench.encode.point_files import read_lines
 from tsbench.errors import Broken, UserMistake
 from tsbench.measure.bottleneck import threads_bound
@@ -24,6 +27,7 @@ from tsbench.measure.recorder import Recorder
 from tsbench.measure.steadiness import time_drifts
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.figures import Measured, Window
+from tsbench.results.process import TIMES, Times
 from tsbench.results.summary import CLIENT
 from tsbench.run import assessment, cleanup, preparation
 from tsbench.run.assessment import Findings
@@ -118,7 +122,8 @@ def ask(
     `seen` receives the p99 so far as text, once a second. `functions` create what the texts of queries call.
     """
     steps = _Steps(spec, queries, how, seen, functions)
-    summary = run_steps(spec, results, progress, steps, partial(real_parts, spec), Standing(results))
+    parts_of = partial(real_parts, spec, client=Tree(lambda: [os.getpid()]))
+    summary = run_steps(spec, results, progress, steps, parts_of, Standing(results))
     return summary, steps.times, steps.limit
 
 
@@ -148,8 +153,10 @@ class _Steps:
             phases.phase("measure", None if self.how.limit is None else self.how.limit)
             asking = _Asking(self.queries, schema, run, self.how, phases.advance, self.seen)
             self.is_embedded = target.embedded
+            sessions = [limits.connect(target, schema).session for _ in range(spec.drive.users)]
             try:
-                asking.run([limits.connect(target, schema).session for _ in range(spec.drive.users)])
+                with watching(run, parts.collectors):
+                    asking.run(sessions)
             except KeyboardInterrupt:
                 asking.close()
                 self._figures(run, asking)
@@ -164,9 +171,8 @@ class _Steps:
 
     def _figures(self, run: RunDir, asking: _Asking) -> Findings:
         """Return the figures of all recorded queries."""
-        duration_s = max(1, asking.ended_ns - asking.began_ns) / NS_PER_S
-        start_s, end_s = asking.began_ns // NS_PER_S, asking.ended_ns // NS_PER_S + 1
-        merged = merge(run.path, start_s=start_s, end_s=end_s)
+        duration_s, times = max(1, asking.ended_ns - asking.began_ns) / NS_PER_S, asking.times
+        merged = merge(run.path, start_s=times.start_s, end_s=times.end_s)
         write_seconds(run, merged)
         kinds, sums, everything = by_kind(merged, self.spec)
         self.times = {
@@ -215,7 +221,7 @@ class _Asking:
         seen: Callable[[str], None],
     ) -> None:
         self._queries, self._schema, self._how, self._progress, self._seen = queries, schema, how, progress, seen
-        self._timebase = Timebase()
+        self._run, self._timebase = run, Timebase()
         self.began_ns = self.ended_ns = self._timebase.now_ns()
         self._recorder = Recorder(run.path, "queries", start_ns=self.began_ns)
         self._recorder.observer = self
@@ -254,6 +260,7 @@ class _Asking:
             self._over.set()
             for thread in threads:
                 thread.join(10.0)
+            self._run.write_json(TIMES, asdict(self.times))
         self.close()
         if isinstance(self.failure, UserMistake | Broken):
             raise self.failure
@@ -266,6 +273,12 @@ class _Asking:
                 return True
             self.lags_s.append(time.monotonic() - began_s - _TURN_S)
         return False
+
+    @property
+    def times(self) -> Times:
+        """The whole seconds in which the recorded queries were asked."""
+        first, last = self.began_ns // NS_PER_S, self.ended_ns // NS_PER_S
+        return Times(go_s=first, start_s=first, end_s=last + 1, stopped_s=self.ended_ns / NS_PER_S)
 
     def close(self) -> None:
         """Write what was recorded."""
