@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.cli.support import POSTGRES, TINY, Command, complaint, content, only, says, started
-from tests.scenario.test_own_words import EACH
+from tests.scenario.test_own_words import SQLITE_FIRST
 from tsbench.cli.main import main
 from tsbench.run.keeping import FILE
 
@@ -50,7 +50,7 @@ def done(place: Path, *words: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", SQLITE_FIRST)
 def test_what_load_stored_serves_runs_queries_and_validation_in_turn(place: Path, name: str) -> None:
     (place / "tiny.toml").write_text(TINY)
     done(place, "load", name, "--scenario", "tiny.toml", "--keep")

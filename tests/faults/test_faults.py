@@ -54,7 +54,7 @@ QUICK = [
 AT_ONCE = {
     "load process killed (SIGKILL)", "SIGTERM in the measurement", "disk full in the load",
     "server killed in the measurement", "server suspended in the measurement", "Ctrl-C twice in the load",
-    "lie: 1 of 10 writes acknowledged and not stored", "a node that does not come back",
+    "lie: 1 of 10 writes acknowledged and not stored",
 }  # fmt: skip
 """What is carried out at each submission, on the first database that has it; the other quick ones nightly."""
 FIRST = {name: next(database for database, fault in QUICK if fault.name == name) for name in AT_ONCE}

@@ -233,7 +233,9 @@ def generated_rows(spec: WorldSpec, end_ns: int, m: Any) -> Counter[tuple[Any, .
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest.mark.parametrize(
+    "target", ["sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.nightly])]
+)
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_scenarios_points_are_those_that_its_run_stores(
     tmp_path: Path, request: pytest.FixtureRequest, target: str, world: str

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.support import complaint
-from tests.scenario.test_own_words import EACH
+from tests.scenario.test_own_words import EACH, SQLITE_FIRST
 from tsbench.cli.main import main
 from tsbench.targets import registry
 
@@ -84,7 +84,7 @@ def escaped(name: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", EACH)
+@pytest.mark.parametrize("target", SQLITE_FIRST)
 def test_names_are_stored_or_refused(
     target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], own_server: Callable[[Server], Server]
 ) -> None:

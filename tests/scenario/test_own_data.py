@@ -20,7 +20,8 @@ import pytest
 import zstandard
 
 from tests.cli.support import complaint, says
-from tests.scenario.test_use_case import MARKS, world
+from tests.scenario.test_own_words import EACH
+from tests.scenario.test_use_case import world
 from tsbench.check.audit import with_unrecorded
 from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
@@ -504,13 +505,7 @@ def test_gold_finds_a_wrong_answer_about_recorded_points_and_accuses_no_right_on
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-EACH = [
-    pytest.param(name, marks=[pytest.mark.slow, *([getattr(pytest.mark, MARKS[name])] if name in MARKS else []),
-                              *([] if name in {"sqlite", "postgres"} else [pytest.mark.nightly])])
-    for name in ("sqlite", "duckdb", *MARKS)
-]  # fmt: skip
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("target", EACH)
 def test_recorded_points_are_stored_and_asked_right_or_refused_on_every_database(
     target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

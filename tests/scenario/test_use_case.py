@@ -196,11 +196,8 @@ MARKS = {
     "mariadb": "mariadb", "victoriametrics": "victoria", "questdb": "questdb",
 }  # fmt: skip
 AT_ONCE = {
-    ("sqlite", "pumps"),
     ("sqlite", "gaps"),
     ("postgres", "states"),
-    ("influxdb1", "gaps"),
-    ("mongodb", "states"),
     ("duckdb", "pods"),
     ("influxdb2", "pods"),
 }

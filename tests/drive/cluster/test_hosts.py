@@ -139,7 +139,10 @@ def wait_for(condition, limit_s: float = PATIENCE_S) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("blind", [False, True], ids=["one file system", "two file systems"])
+@pytest.mark.parametrize(
+    "blind",
+    [pytest.param(False, id="one file system", marks=pytest.mark.nightly), pytest.param(True, id="two file systems")],
+)
 @pytest.mark.slow
 def test_two_hosts_give_the_same_totals_as_one_process_would(hosts, tmp_path, server, blind):
     summary, code, log = distributed(hosts, tmp_path, server, blind=blind)
