@@ -301,7 +301,7 @@ def resolved(world: Any, place: Path) -> Any:
     if described is None:
         return world
     given: dict[str, Any] = {}
-    if "copies" in world and not described.recording:
+    if world.get("copies", 1) != 1 and not described.recording:
         raise UserMistake("world.copies: belongs to recorded data; these are simulated, so give world.scale")
     if described.recording:
         given = _recorded_keys(world, prepared.recorded(described.recording))
