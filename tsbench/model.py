@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field; `unit` is free text for people. Points may lack a `nullable` one, which is a float: its value is NaN.
+    """A field; `unit` is free text for people. Points may lack a `nullable` one: its column has floats, NaN for none.
 
     A text is one of `texts`: columns have its index there, as they have 0 and 1 for the values of a boolean.
     """
@@ -43,6 +43,11 @@ class Field:
     unit: str = ""
     nullable: bool = False
     texts: tuple[str, ...] = ()
+
+    @property
+    def has_floats(self) -> bool:
+        """Whether its columns are of floats; else of int64."""
+        return self.kind is Kind.FLOAT or self.nullable
 
     @property
     def labels(self) -> tuple[str | bool, ...]:
@@ -116,7 +121,7 @@ class Batch:
     A pure function of (world, stream, number). `time_ns` is int64 UTC nanoseconds since 1970 of shape (n,), `series`
     int32 of shape (n,) indexes the world's series (0 .. scale-1), `tags` holds for every tag of the measurement
     (shared and own) one entry per *series of the world*, not per row, and `fields` float64 or int64 of shape (n,) by
-    field name; those of texts and booleans are int64 (`Field.labels`).
+    field name; those of texts and booleans are int64 (`Field.labels`), or float64 where points may lack them.
     """
 
     measurement: Measurement

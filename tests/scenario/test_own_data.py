@@ -115,12 +115,14 @@ tags = { meter = "station", height = "height" }
 [recording.fields]
 temp = "temp"
 rain = "rain"
+sky = "sky"
+wet = "wet"
 """
 OF_WEATHER = """
 [[query]]
 name = "weather-rows"
 of = "weather"
-select = ["temp", "rain"]
+select = ["temp", "rain", "sky", "wet"]
 series = 1
 window = "4h"
 [[query]]
@@ -140,7 +142,8 @@ def weather(stations: int = 2, points: int = 50) -> pl.DataFrame:
         at = START + timedelta(seconds=600 * number + 7)
         made += [
             {"at": at, "station": "M000" if not one else f"W{one}", "height": f"{one}00 m",
-             "temp": round(draw.gauss(9, 3), 2), "rain": draw.randint(0, 4)}
+             "temp": round(draw.gauss(9, 3), 2), "rain": draw.randint(0, 4),
+             "sky": draw.choice(["grey", "it's blue", None]), "wet": draw.choice(["true", "false", ""])}
             for one in range(stations)
         ]  # fmt: skip
     draw.shuffle(made)
@@ -200,10 +203,10 @@ def stored(of: World, **where: Any) -> list[tuple[Any, ...]]:
         ):
             columns = []
             for field in batch.measurement.fields:
-                values = batch.fields[field.name].tolist()
+                values = [None if value != value else value for value in batch.fields[field.name].tolist()]  # noqa: PLR0124
                 if field.labels:
-                    values = [field.labels[value] for value in values]
-                columns.append([None if field.nullable and np.isnan(value) else value for value in values])
+                    values = [None if value is None else field.labels[int(value)] for value in values]
+                columns.append(values)
             keys = [of.keys()[series] for series in batch.series.tolist()]
             found += zip(batch.time_ns.tolist(), keys, *columns, strict=True)
     return sorted(found, key=lambda row: row[:2])
@@ -289,7 +292,7 @@ def test_measurements_are_read_each_with_its_rows_and_written_in_the_order_of_ti
                 columns = [one.tolist() for one in batch.fields.values()]
                 made[batch.measurement.name] += zip(batch.time_ns.tolist(), keys, *columns, strict=True)
         assert len(made["meter"]) == len(rows())
-        assert sorted(made["weather"]) == sorted(
+        assert sorted(row[:4] for row in made["weather"]) == sorted(
             (int(row["at"].timestamp()) * NS_PER_S, row["station"], row["temp"], row["rain"])
             for row in weather().to_dicts()
         )
@@ -298,7 +301,7 @@ def test_measurements_are_read_each_with_its_rows_and_written_in_the_order_of_ti
         **{f"M{n:03}": "" for n in range(12)}, "M000": "000 m", "W1": "100 m",
     }  # fmt: skip
     assert tags["site"][tags["meter"].index("W1")] == ""
-    assert of.places_of("weather").tolist() == sorted(map(tags["meter"].index, ("M000", "W1")))
+    assert [*of.places_of("weather")] == sorted(map(tags["meter"].index, ("M000", "W1")))
     asked = [queries.make("weather-rows", of, Window(of.time_ns(0), of.time_ns(300)), 1, n) for n in range(40)]
     assert {one.keys for one in asked} == {("M000",), ("W1",)}  # type: ignore[union-attr]
 
@@ -425,12 +428,13 @@ def test_lines_of_one_time_and_series_are_one_point_if_they_are_to_be_merged(tmp
     with pytest.raises(UserMistake) as refused:
         read_use_case(path)
     says(str(refused.value), "x.lp: row 10: up is 1152921504606846977, which no float holds")
-    path.write_text(PARTS.replace('up = "up", ', ""))
-    with pytest.raises(UserMistake) as refused:
-        read_use_case(path)
-    says(str(refused.value), "x.lp: the point of 1970-01-01T00:05:00.000000000Z: text has no value")
-    path.write_text(PARTS.replace('up = "up", text = "text", ', ""))
-    assert stored(recorded_world(path))[-1] == (300 * NS_PER_S, "a", 1.0, None, True)
+    path.write_text(PARTS.replace('up = "up", ', "").replace(", default = true", ""))
+    of = recorded_world(path)
+    assert [(one.kind, one.nullable) for one in of.measurements[0].fields] == [
+        (Kind.FLOAT, False), (Kind.FLOAT, True), (Kind.TEXT, True), (Kind.BOOL, True),
+    ]  # fmt: skip
+    assert stored(of)[-1] == (300 * NS_PER_S, "a", 1.0, None, None, None)
+    assert stored(of)[-3:-1] == [(299 * NS_PER_S, host, 299.5, 299.0, "5 days", False) for host in "ab"]
 
 
 def test_rows_without_time_key_or_value_are_left_out_and_counted_if_the_file_says_so(tmp_path: Path) -> None:
@@ -515,12 +519,18 @@ def test_recorded_points_are_stored_and_asked_right_or_refused_on_every_database
     (tmp_path / "s.toml").write_text(
         SCENARIO.replace('"sqlite"', f'"{target}"').replace('"town.toml"', '"town.toml", copies = 2') + asked
     )
-    if target in {"mongodb", "victoriametrics"}:
+    if target in {"mongodb", "victoriametrics", "questdb"}:
         assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == 2
-        says(complaint(capsys.readouterr().err), "world.use_case: ", "'volts'")
-        path.write_text(path.read_text().replace('volts = "volts"', 'volts = { column = "volts", default = 0.0 }'))
+        says(complaint(capsys.readouterr().err), "world.use_case: ", "'wet'" if target == "questdb" else "'volts'")
+        for name, default in (("volts", "0.0"), ("sky", '"none"'), ("wet", "false")):
+            text = path.read_text().replace(
+                f'{name} = "{name}"', f'{name} = {{ column = "{name}", default = {default} }}'
+            )
+            path.write_text(text)
     if target == "victoriametrics":
-        path.write_text("".join(line for line in path.read_text().splitlines(True) if line[:4] not in {"ok =", "mode"})
+        texts = {"ok =", "mode", "sky ", "wet "}
+        path.write_text("".join(line for line in path.read_text().splitlines(True) if line[:4] not in texts)
+                        .replace(', "sky", "wet"', "")
                         .replace(', "ok", "mode"', "").replace(', "mode"', "")
                         .replace('"ok = false", "mode = \'run\'"', '"errors = 1"'))  # fmt: skip
     code = main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")])
@@ -634,7 +644,6 @@ MISTAKES = [
     ('kwh = "energy"', 'kwh = { column = "energy", default = "x" }', "kwh.default: 'x' is no float value"),
     ('true = ["OK"], false = ["ERR"]', 'true = ["OK"], false = ["BAD"]', "status is 'ERR', which is not true or false"),
     ('true = ["OK"], false = ["ERR"]', 'true = ["OK"]', "recording.fields.ok: true: needs false"),
-    ('mode = "mode"', 'mode = { column = "volts", type = "text" }', "volts has no value, and only numbers may lack"),
     ("[recording]", '[recording]\nduplicates = "some"', "recording.duplicates"),
     ("[recording]", '[recording]\ndigest = "some"', "recording.digest"),
     ("[recording]", "[recording]\nrows = 5", "recording.rows: unknown key"),
@@ -676,7 +685,6 @@ ODD = [
     ("2026-01-01T00:00:10Z,,s,1,230,0,OK,run", "row 3: has no key"),
     ("2026-01-01T00:00:10Z,m,,1,230,0,OK,run", "row 3: site is '', and was 's' for the meter 'm' before"),
     ("2026-01-01T00:00:10Z,m,s,1,230,0,MAYBE,run", "row 3: status is 'MAYBE', which is not true or false"),
-    ("2026-01-01T00:00:10Z,m,s,1,230,0,OK,", "row 3: mode has no value, and only numbers may lack; give it a default"),
     (f"2026-01-01T00:00:10Z,m,s,1,230,0,OK,{'x' * 201}", "row 3: mode: the text 'xxx"),
     ("2026-01-01T00:00:10Z,m,s,1,230,0,OK,a\x07b", "row 3: mode: the text 'a"),
     ("2026-01-01T00:00:10Z,m\x00x,s,1,230,0,OK,run", "row 3: the tag meter: the text 'm"),

@@ -210,6 +210,7 @@ EACH = [
 REFUSED = {
     ("mongodb", "gaps"): ("holds no points that lack a field", "'gap'"),
     ("victoriametrics", "gaps"): ("holds no points that lack a field", "'gap'"),
+    ("questdb", "gaps"): ("holds no points that lack a field of the kind bool", "'open'"),
     ("victoriametrics", "states"): ("layout fields holds numbers only", "'state'"),
 }
 
@@ -338,7 +339,7 @@ def test_a_text_or_boolean_that_is_another_is_found_and_named(query: str) -> Non
         ("[true, false], weights = [1, 3]", "[true, 1]", "open: of: needs numbers alone, texts alone, or true and"),
         ("[true, false], weights = [1, 3]", "[true, true]", "open: of: a value stands twice"),
         ("[true, false], weights = [1, 3]", "[true, false], min = 0", "open: min: belongs to numbers, and this field"),
-        ("[true, false], weights = [1, 3]", "[true, false], null = 0.5", "open: null: belongs to numbers"),
+        ("[true, false], weights = [1, 3]", "[true, false], min = 0.5", "open: min: belongs to numbers"),
         ("[true, false], weights = [1, 3]", '[true, false], type = "int"', "open: type: belongs to numbers"),
         ('"run", "idle"', '"run", ""', "state.of"),
         ('"run", "idle"', '"run", "run "', "state: of: 'run ' begins or ends with a space"),
@@ -488,6 +489,8 @@ def use_cases(draw: st.DrawFn) -> dict[str, object]:
             )
         }
         fields["open"] = {"of": [True, False], "stays": "1m"}
+        for name in ("state", "open"):
+            fields[name] |= draw(st.sampled_from([{}, {"null": 0.1}, {"null": 0.9}]))
         rows += ["state", "open"]
     aggregate = draw(st.sampled_from(["max", "mean", "sum", "count"]))
     aggregates = [f"{aggregate}({name})" for name in some]
@@ -644,7 +647,11 @@ def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, obje
         ("newest = true\ndraw", 'newest = true\nwhere = ["temp > 3"]\ndraw', "is chosen by tags alone, not by its"),
         ('select = ["sum(energy)"]', 'select = ["sum(energy)", "max(rpm)"]', "the same aggregate of each field"),
         ("entropy = 12", "entropy = 12, null = 1.5", "noise.null: must be less than 1"),
-        ("entropy = 12", 'entropy = 12, null = 0.1, type = "int"', "null: belongs to floats that are stored"),
+        (
+            "entropy = 12",
+            'entropy = 12, null = 0.1, type = "int"',
+            "null: belongs to fields that are stored, and not to integers",
+        ),
         ("decimals = 1 } }", "decimals = 1, null = 0.5 } }", "fields: all have null; one has to be in each point"),
         ("share = 1.0", 'share = 1.0\nwindow = "1m"', "share: needs no window"),
         ("share = 1.0", "share = 1.5", "share: must be at most 1"),

@@ -11,7 +11,6 @@ import numpy as np
 from tsbench.check.comparison import ROUNDING
 from tsbench.check.packed import Packed
 from tsbench.check.questions import MomentTracker, Tracker, WindowTracker, compare_answer
-from tsbench.model import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +35,7 @@ class _Columns:
 
     def __init__(self, measurement: Measurement, fields: Sequence[str], aggregates: Iterable[Aggregate]) -> None:
         self.names = tuple(fields)
-        self._integers = {field.name for field in measurement.fields if field.kind is not Kind.FLOAT}
+        self._integers = {field.name for field in measurement.fields if not field.has_floats}
         self._largest = dict.fromkeys(self.names, 0.0) if {*aggregates} & {"sum", "mean"} else {}
 
     def nothing(self, aggregate: Aggregate, shape: int) -> list[NDArray[Any]]:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tsbench.check.comparison import NotAnAnswer, canonical, forms_of
+from tsbench.encode.parquet import arrow_labels
 from tsbench.encode.sql import ceil_datetime
 from tsbench.errors import one_line
 from tsbench.model import Kind, Rows, Window
@@ -58,7 +59,7 @@ class GoldSql:
         for field in slab.measurement.fields:
             values = slab.fields[field.name][low:high]
             if field.labels:
-                columns.append(pa.DictionaryArray.from_arrays(pa.array(values), pa.array(field.labels)))
+                columns.append(arrow_labels(pa, field, values))
             else:
                 columns.append(pa.array(values, from_pandas=True))
         self._connection.register("slab", pa.Table.from_arrays(columns, [str(i) for i in range(len(columns))]))

@@ -12,7 +12,6 @@ from tsbench.check.packed import Packed, join_packed
 from tsbench.check.points import EVER_NS, NEVER_NS
 from tsbench.check.questions import MomentTracker, WindowTracker
 from tsbench.check.stored_rows import compare_canonical
-from tsbench.model import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -156,9 +155,7 @@ class Newest:
     def __init__(self, fields: Sequence[Field], scale: int) -> None:
         self._scale = scale
         self.time_ns = np.full(scale, NEVER_NS, dtype=np.int64)
-        self._values = {
-            field.name: np.zeros(scale, np.float64 if field.kind is Kind.FLOAT else np.int64) for field in fields
-        }
+        self._values = {field.name: np.zeros(scale, np.float64 if field.has_floats else np.int64) for field in fields}
 
     def add(self, slab: Slab, low: int, high: int) -> None:
         """Take in rows of a slab, which are newer than those before."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tsbench.encode.number_text import label_codes
 from tsbench.encode.sql import Inexact
 from tsbench.encode.text_columns import NO_ROWS, Assembled, TextPart, Texts, assembled, joined, texts
 from tsbench.model import Kind
@@ -49,9 +50,11 @@ def points(batch: Batch) -> Assembled:
 def _element(field: Field, column: NDArray[Any]) -> TextPart:
     """Return the part of a document with a field."""
     if field.kind is Kind.TEXT:
-        return TextPart(texts([_text(field.name, text) for text in field.texts]), column)
+        return TextPart(texts([_text(field.name, text) for text in field.texts]), label_codes(column, len(field.texts)))
     if field.kind is Kind.BOOL:
-        return TextPart(texts([_BOOL + _name(field.name) + bytes((value,)) for value in (False, True)]), column)
+        return TextPart(
+            texts([_BOOL + _name(field.name) + bytes((value,)) for value in (False, True)]), label_codes(column, 2)
+        )
     table = _template((_KINDS[field.kind] + _name(field.name),), len(column), b"")
     table["value0"] = _bits(column, field.kind)
     return TextPart(fixed(table))
@@ -169,7 +172,7 @@ def fixed(table: NDArray[np.void]) -> Texts:
 
 
 def tag_elements(batch: Batch) -> Texts:
-    """Return the tags of every series of the world that are not empty, and the end of their document."""
+    """Return the tags of every series of the world, but for empty ones beside the key, and their document's end."""
     m = batch.measurement
     return _elements(tuple((tag, batch.tags[tag]) for tag in (*m.tags, *m.own_tags)), _END)
 
@@ -182,7 +185,10 @@ def text_elements(name: str, codes: Codes) -> Texts:
 @lru_cache(maxsize=64)
 def _elements(tags: _Tags, end: bytes) -> Texts:
     # Codes compare by identity, so a world's tags are turned into text once, not for every batch.
-    columns = [([_text(tag, value) if value else b"" for value in codes.values], codes.codes) for tag, codes in tags]
+    columns = [
+        ([_text(tag, value) if value or not number else b"" for value in codes.values], codes.codes)
+        for number, (tag, codes) in enumerate(tags)
+    ]
     return joined([*columns, ([end], np.zeros(len(columns[0][1]), np.int32))])
 
 

@@ -63,7 +63,20 @@ def _writer(column: NumberColumn) -> Callable[[Sequence[NumberColumn]], list[Tex
 
 
 def _labels(columns: Sequence[NumberColumn]) -> list[TextPart]:
-    return [TextPart(_label_texts(column.before, column.labels, column.after), column.values) for column in columns]
+    return [
+        TextPart(
+            _label_texts(one.before, one.labels if one.null is None else (*one.labels, one.null), one.after),
+            label_codes(one.values, len(one.labels)),
+        )
+        for one in columns
+    ]
+
+
+def label_codes(column: NDArray[Any], labels: int) -> NDArray[np.int64]:
+    """Return the indexes of labels that a column has; where it has NaN, the one behind the last."""
+    if column.dtype.kind != "f":
+        return column
+    return np.where(np.isnan(column), labels, column).astype(np.int64)
 
 
 @lru_cache(maxsize=256)

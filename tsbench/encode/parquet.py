@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tsbench.encode.number_text import label_codes
 from tsbench.errors import require
 from tsbench.model import Kind
 
@@ -80,8 +81,13 @@ def chunks(measurement: Measurement, batches: Iterable[Batch]) -> Iterator[bytes
 
 def _column(pa: Any, field: Field, values: Any) -> Any:
     """Return the values of a field, null where points lack it."""
-    if field.kind is Kind.TEXT:
-        return pa.DictionaryArray.from_arrays(pa.array(values.astype(np.int32)), pa.array(field.texts))
-    if field.kind is Kind.BOOL:
-        return pa.array(values.astype(np.bool_))
+    if field.labels:
+        labels = arrow_labels(pa, field, values)
+        return labels if field.kind is Kind.TEXT else labels.dictionary_decode()
     return pa.array(values, from_pandas=True)
+
+
+def arrow_labels(pa: Any, field: Field, values: Any) -> Any:
+    """Return the values of a text or boolean field as an Arrow array, null where points lack it."""
+    codes = label_codes(values, len(field.labels)).astype(np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes == len(field.labels)), pa.array(field.labels))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tsbench.encode.number_text import label_codes
 from tsbench.encode.sql import Inexact, own_tags_json
 from tsbench.encode.text_columns import TextPart, Texts, assembled, texts
 
@@ -88,7 +89,11 @@ def _by_parts(batch: Batch, *, extra_json: bool) -> tuple[bytearray, NDArray[np.
 
 def sized(values: Sequence[bytes]) -> Texts:
     """Return values, each after its length, as they stand in rows and in arrays."""
-    return texts([len(value).to_bytes(4, "big") + value for value in values])
+    return texts([*map(_sized, values)])
+
+
+def _sized(value: bytes) -> bytes:
+    return len(value).to_bytes(4, "big") + value
 
 
 def label_bytes(field: Field) -> list[bytes]:
@@ -112,7 +117,8 @@ def _fixed(table: NDArray[np.void]) -> TextPart:
 def _values(field: Field, column: NDArray[Any]) -> TextPart:
     """Return the part of a row with a field's value, which is its length alone where a point lacks it."""
     if field.labels:
-        return TextPart(sized(label_bytes(field)), column)
+        labels = label_bytes(field)
+        return TextPart(texts([*map(_sized, labels), _NO_VALUE]), label_codes(column, len(labels)))
     part = _fixed(sized_numbers(float8(column), ">f8"))
     if not field.nullable:
         return part

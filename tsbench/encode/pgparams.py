@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tsbench.encode.number_text import label_codes
 from tsbench.encode.pgcopy import EPOCH_2000_US, float8, label_bytes, sized_numbers, times_us
 from tsbench.encode.sql import own_tags_json
 from tsbench.model import Kind
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tsbench.model import Batch
+    from tsbench.model import Batch, Field
 
 Parameters: TypeAlias = "tuple[bytes | None, ...]"
 """Values of one statement, in binary form, in the order of its placeholders; None is NULL."""
 
 _JSONB_VERSION = b"\x01"
+_NULL = struct.pack(">i", -1)
+"""The length of an element of an array that is NULL."""
 _NAN = struct.pack(">d", np.nan)
 """The bytes of a field that a point lacks; no time is as far away as that."""
 _ELEMENT_OIDS = {">i8": 1184, ">i4": 23, ">f8": 701}  # timestamptz, int4, float8
@@ -60,7 +63,7 @@ def rows(batch: Batch) -> Iterator[Parameters]:
     if batch.measurement.nullable:
         fields = (tuple(None if value == _NAN else value for value in row) for row in fields)
     m = batch.measurement
-    if labels := {1 + bool(m.tags) + i: label_bytes(field) for i, field in enumerate(m.fields) if field.labels}:
+    if labels := {1 + bool(m.tags) + i: _labels(field) for i, field in enumerate(m.fields) if field.labels}:
         fields = (_labelled(row, labels) for row in fields)
     texts = _jsonb(batch)
     if not texts:
@@ -68,7 +71,12 @@ def rows(batch: Batch) -> Iterator[Parameters]:
     return ((*row, texts[i]) for row, i in zip(fields, batch.series.tolist(), strict=True))
 
 
-def _labelled(row: Parameters, labels: Mapping[int, Sequence[bytes]]) -> Parameters:
+def _labels(field: Field) -> Sequence[bytes | None]:
+    """Return what the numbers of a text or boolean field stand for; the last one for none."""
+    return [*label_bytes(field), None]
+
+
+def _labelled(row: Parameters, labels: Mapping[int, Sequence[bytes | None]]) -> Parameters:
     """Return a row with texts and booleans in place of their numbers."""
     values = list(row)
     for place, texts in labels.items():
@@ -81,8 +89,9 @@ def arrays(batch: Batch) -> Parameters:
     m = batch.measurement
     arrays_of = [_array(kind, values) for kind, values in _columns(batch)]
     for place, field in enumerate(m.fields, start=1 + bool(m.tags)):
-        if labels := label_bytes(field):
-            values = [labels[code] for code in batch.fields[field.name].tolist()]
+        if field.labels:
+            labels = _labels(field)
+            values = [labels[code] for code in label_codes(batch.fields[field.name], len(field.labels)).tolist()]
             arrays_of[place] = _text_array(values, _LABEL_OIDS[field.kind])
     texts = _jsonb(batch)
     if texts:
@@ -102,7 +111,8 @@ def _columns(batch: Batch) -> list[tuple[str, NDArray[Any]]]:
         columns.append((">i4", batch.series))
     for field in batch.measurement.fields:
         column = batch.fields[field.name]
-        columns.append((">i4", column) if field.labels else (">f8", float8(column)))
+        labels = len(field.labels)
+        columns.append((">i4", label_codes(column, labels)) if labels else (">f8", float8(column)))
     return columns
 
 
@@ -133,8 +143,10 @@ def _array(kind: str, values: NDArray[Any]) -> bytes:
     return head + letters[keep].tobytes()
 
 
-def _text_array(texts: Sequence[bytes], oid: int) -> bytes:
-    elements = chain.from_iterable((struct.pack(">i", len(text)), text) for text in texts)
+def _text_array(texts: Sequence[bytes | None], oid: int) -> bytes:
+    elements = chain.from_iterable(
+        (_NULL, b"") if text is None else (struct.pack(">i", len(text)), text) for text in texts
+    )
     return b"".join((_array_head(oid, len(texts)), *elements))
 
 

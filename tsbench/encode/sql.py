@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tsbench.encode.number_text import label_codes
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -47,9 +49,10 @@ def columns(batch: Batch, times: Sequence[Any], *, extra_json: bool) -> list[Seq
 
 
 def _values(column: NDArray[Any], field: Field) -> Sequence[Any]:
+    if field.labels:
+        labels = (*field.labels, None)
+        return [labels[code] for code in label_codes(column, len(field.labels)).tolist()]
     values: list[Any] = column.tolist()
-    if labels := field.labels:
-        return [labels[value] for value in values]
     if field.nullable and np.isnan(column).any():
         return [None if value != value else value for value in values]  # noqa: PLR0124 - NaN
     return values

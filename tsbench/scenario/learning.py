@@ -182,11 +182,11 @@ def _mapping(
     fullest = min(of.fields, key=lambda column: frame[column].null_count())  # one has to be in each point
     for own, column in fields.items():
         is_labelled, lacks = not frame[column].dtype.is_numeric(), frame[column].null_count()
-        if lacks and (is_labelled or column == fullest):
+        if lacks and column == fullest:
             default: Any = (False if frame[column].dtype == pl.Boolean else "none") if is_labelled else 0
             fields[own] = {"column": column, "default": default}
             notes.append(f"# {own}: {lacks:,} of {len(frame):,} rows have no value, and get the default")
-        if is_labelled or not lacks or column == fullest:
+        if not lacks or column == fullest:
             whole[own] = is_labelled
     time: Any = of.time if zone == "UTC" else {"column": of.time, "zone": zone}
     measurement = of.measurement or names.of(path.name.split(".")[0])

@@ -44,7 +44,7 @@ class FieldColumn(Part):
     false: Texts | None = None
     """Texts that stand for false."""
     default: str | bool | float | None = None
-    """The value of rows that have none. Default: none, which numbers have room for, texts and booleans not."""
+    """The value of rows that have none. Default: none, which some databases have no room for."""
     unit: str = ""
 
     @model_validator(mode="after")

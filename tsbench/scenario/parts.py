@@ -71,7 +71,7 @@ class WorldPart(Part):
     scale: Annotated[int, Field(ge=1, le=MAX_SCALE)] = 100
     """Number of hosts or devices."""
     copies: Annotated[int, Field(ge=1, le=MAX_SCALE)] = 1
-    """How often each series of a recording is there, in place of `scale`; the keys of copies end in `~1`, `~2`, ..."""
+    """Number of series in place of each of a recording, which has its own `scale`; their keys end in `~1`, `~2`, ..."""
     interval: Annotated[DurationNs, Field(gt=0)] = 10 * units.NS_PER_S
     """Time between two points of a series."""
     start: TimeNs = 1_451_606_400 * units.NS_PER_S  # 2016-01-01, as the peers

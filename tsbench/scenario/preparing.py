@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,7 +14,6 @@ import polars as pl
 import pyarrow as pa
 
 from tsbench.errors import UserMistake
-from tsbench.model import Kind
 from tsbench.scenario import recorded_files
 from tsbench.scenario.recorded_values import NullValues, RowPlace, TextCodes, ValueColumn, WidenedError
 from tsbench.scenario.time_order import SortedPoints, UnsortedRows, write_sorted
@@ -173,11 +172,9 @@ class _Columns:
         return cls(part, series, fields, NullValues.of(part))
 
     def widened(self, name: str) -> _Columns:
-        """Return this before the first row, with a field that holds floats, and the kinds that the others have."""
-        new = _Columns.of(self.part, self.series)
-        for one, known in zip(new.fields, self.fields, strict=True):
-            one.kind = Kind.FLOAT if one.name == name else known.kind
-        return new
+        """Return this before the first row, with a column of floats for a field, and the types that the others have."""
+        fields = [one.again(widened=one.name == name) for one in self.fields]
+        return replace(_Columns.of(self.part, self.series), fields=fields)
 
     def merged(self, table: Any) -> Any:
         """Return rows, sorted by time and series, as points: of each field the last value that a point's rows have."""
@@ -279,12 +276,15 @@ def _batch(part: RecordingPart, columns: _Columns, frame: pl.DataFrame, where: R
         for name in next(iter(part.tags.values())):
             whole &= columns.nulls.without(frame[name]).is_not_null()
     given = pl.DataFrame([columns.nulls.without(frame[one.part.column]).alias(one.name) for one in columns.fields])
-    has_value = pl.repeat(any(one.part.default is not None for one in columns.fields), len(frame), eager=True)
+    merges = part.duplicates == "merge"  # a part of a point may have other fields only
+    has_default = any(one.part.default is not None for one in columns.fields) and not merges
+    has_value = pl.repeat(has_default, len(frame), eager=True)
     for column in given:
         has_value |= column.is_not_null()
+    incomplete = ~whole & has_value if merges else ~(whole & has_value)
     whole &= has_value
-    if part.incomplete == "refuse" and not whole.all():
-        at = int((~whole).arg_true()[0])
+    if part.incomplete == "refuse" and incomplete.any():
+        at = int(incomplete.arg_true()[0])
         lacks = "time" if times[at] is None else "key" if has_value[at] else "value"
         raise UserMistake(f"{where(at)}: has no {lacks}; mend it, or say incomplete = 'skip' in [recording]")
     if not whole.all():

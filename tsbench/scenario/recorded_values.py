@@ -27,7 +27,10 @@ Place: TypeAlias = "Callable[[int], str]"
 
 
 class WidenedError(Exception):
-    """A column of whole numbers has one that is none, or lacks one: it is read once more, as floats."""
+    """A column has a value that its type has no room for: it is read once more, as floats.
+
+    It is one of whole numbers of which one is none, or one of any type that lacks a value.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -127,24 +130,20 @@ class ValueColumn:
 
         Raises
         ------
-        UserMistake
-            If a text or a boolean lacks, and has no default.
         WidenedError
-            If integers have to be floats.
+            If the column has to be one of floats.
         """
         default = None if self.part.default is None else self._default()
         if not made.null_count():
-            return made
+            return made.cast(pl.Float64) if self.lacks else made
         if default is not None:
             if self.kind is Kind.TEXT:
                 return made.fill_null(int(self.codes.of(pl.Series([default]), self.part.column, where)[0]))
             return made.fill_null(int(default) if self.kind is Kind.BOOL else default)
-        if self.kind is Kind.INT:
+        if self.kind is not Kind.FLOAT and not self.lacks:
             raise WidenedError(self.name)
-        if self.kind is not Kind.FLOAT:
-            self._refuse_none(made, where)
         self.lacks = True
-        return made.fill_null(float("nan"))
+        return made.cast(pl.Float64).fill_null(float("nan"))
 
     def _default(self) -> Any:
         default = self.part.default
@@ -201,12 +200,11 @@ class ValueColumn:
             f"name it in {cure}, or say type = 'text'"
         )
 
-    def _refuse_none(self, made: pl.Series, where: Place) -> None:
-        at = int(made.is_null().arg_true()[0])
-        raise UserMistake(
-            f"{where(at)}: {self.part.column} has no value, and only numbers may lack; give it a default, "
-            "such as default = " + ("false" if self.kind is Kind.BOOL else "'none'")
-        )
+    def again(self, *, widened: bool) -> ValueColumn:
+        """Return this before the first row, with the type that it has, or `widened` to floats."""
+        kind = Kind.FLOAT if widened and self.kind is Kind.INT else self.kind
+        lacks = kind is not Kind.FLOAT and (widened or self.lacks)
+        return ValueColumn(self.name, self.part, kind, self.merges, lacks)
 
 
 def _kind_of(given: pl.Series, part: FieldColumn) -> Kind:

@@ -224,7 +224,7 @@ class FieldPart(Part):
                 raise ValueError(f"{name}: belongs to {' and '.join(needs)}")
         self._expect_together()
         if self.null is not None and (self.type == "int" or self.hidden):
-            raise ValueError("null: belongs to floats that are stored; an integer has no form for it")
+            raise ValueError("null: belongs to fields that are stored, and not to integers; take it out, or floats")
         for name, pair in (("uniform", self.uniform), ("constant", self.constant), ("first", self.first)):
             if isinstance(pair, tuple) and pair[0] >= pair[1]:
                 raise ValueError(f"{name}: needs [least, most], the first below the second")
@@ -255,9 +255,11 @@ class FieldPart(Part):
             (value for value in self.of or () if isinstance(value, str) and value.strip() != value), None
         ):
             raise ValueError(f"of: '{spaced}' begins or ends with a space, which not all databases tell apart")
+        if self.null is not None and "" in (self.of or ()):
+            raise ValueError("of: an empty text and none are the same to some databases; take '' or null out")
         if len({*(self.of or ())}) < len(self.of or ()):
             raise ValueError("of: a value stands twice; say with weights how often each is chosen")
-        for name in ("null", "daily", "min", "max", "decimals"):
+        for name in ("daily", "min", "max", "decimals"):
             if getattr(self, name) is not None:
                 raise ValueError(f"{name}: belongs to numbers, and this field holds {self.kind.value} values")
         if self.type == "int":

@@ -74,7 +74,8 @@ def expect_room_for(world: World, target: Target, schema: Schema) -> None:
             why = f"{target.name}'s layout {schema.name} holds numbers only"
             raise UserMistake(f"world.use_case: {why}; make '{field.name}' a number or a tag, or take another target")
         if field.nullable and field.kind not in schema.nulls:
-            why = f"{target.name}'s layout {schema.name} holds no points that lack a field"
+            of_kind = f" of the kind {field.kind.value}" if schema.nulls else ""
+            why = f"{target.name}'s layout {schema.name} holds no points that lack a field{of_kind}"
             cure = "take null out of" if world.recorded is None else "give a default to"
             raise UserMistake(f"world.use_case: {why}; {cure} '{field.name}', or take another target")
 

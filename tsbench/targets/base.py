@@ -138,8 +138,8 @@ class Schema(Protocol):
     """Write modes that `encode` supports."""
     kinds: frozenset[Kind] = frozenset(Kind)
     """Kinds of fields that the layout stores."""
-    nulls: frozenset[Kind] = frozenset({Kind.FLOAT})
-    """Kinds of a table's fields that points of a batch may lack; in the batch such a field is a nullable float."""
+    nulls: frozenset[Kind] = frozenset({Kind.FLOAT, Kind.TEXT, Kind.BOOL})
+    """Kinds of a table's fields that points of a batch may lack; in the batch an integer is a nullable float then."""
 
     if TYPE_CHECKING:  # a dataclass would take what stands here for the default of its field
 

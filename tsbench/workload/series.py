@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tsbench.model import Kind
 from tsbench.workload.random_numbers import Together
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tsbench.model import Batch
+    from tsbench.model import Batch, Field
     from tsbench.workload.layout import Layout
     from tsbench.workload.processes import Process
     from tsbench.workload.random_numbers import Bits, Floats, Numbers
@@ -150,7 +149,7 @@ class FieldSimulator:
         self._tick += ticks
         derive = self._layout.derive
         fields: Mapping[str, Floats] = quantities if derive is None else derive(quantities, self._interval_ns)
-        return {field.name: self._column(fields[field.name], field.kind) for field in self._layout.fields}
+        return {field.name: self._column(fields[field.name], field) for field in self._layout.fields}
 
     def _quantity(self, values: Floats, i: int, count: int) -> Floats:
         """Return quantity i of `count`, of shape (ticks, all series)."""
@@ -160,8 +159,8 @@ class FieldSimulator:
             start += count * series
         return parts[0] if len(parts) == 1 else np.hstack(parts)
 
-    def _column(self, values: Floats, kind: Kind) -> NDArray[Any]:
-        if kind is not Kind.FLOAT:
+    def _column(self, values: Floats, field: Field) -> NDArray[Any]:
+        if not field.has_floats:
             return values.astype(np.int64, order="C").ravel()
         floats = values.astype(np.float64, order="C", copy=False)
-        return (floats if self._decimals is None else np.round(floats, self._decimals)).ravel()
+        return (floats if self._decimals is None or field.labels else np.round(floats, self._decimals)).ravel()

@@ -18,7 +18,7 @@ from tsbench.targets.influxdb.influxql import duration, literal
 from tsbench.workload.own_text import filled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from tsbench.model import Aggregate, Condition, Measurement
 
@@ -242,10 +242,13 @@ class Failed(Exception):  # noqa: N818 - the state of the query
     """Raised for an answer with an error in its table, which may follow a status of success."""
 
 
-def records(text: str, columns: tuple[str, ...], of_tags: tuple[str, ...] = ()) -> list[tuple[Any, ...]]:
+def records(
+    text: str, columns: tuple[str, ...], of_tags: tuple[str, ...] = (), lacking: Collection[str] = ()
+) -> list[tuple[Any, ...]]:
     """Return the rows of an annotated CSV answer (with `datatype`) under the requested columns.
 
-    `of_tags` are the names of the measurement's tags, if fields can be missing as well as tags.
+    `of_tags` are the names of the measurement's tags, if fields can be missing as well as tags; `lacking` those of
+    texts that points may lack, which stand there as empty ones.
 
     Raises
     ------
@@ -261,15 +264,22 @@ def records(text: str, columns: tuple[str, ...], of_tags: tuple[str, ...] = ()) 
             raise Failed(rows[0][names.index("error")] if rows else "an error without a text")
         values: _Table = dict(zip(names, zip(types, zip(*rows, strict=True), strict=True), strict=True))
         if OTHERS in columns:
-            records += _stored(values, columns, of_tags)
+            records += _stored(values, columns, of_tags, lacking)
             continue
         nothing = {True: ("string", ("",) * len(rows)), False: ("double", ("",) * len(rows))}
-        columns_of = (values.get(name, nothing[not of_tags or name in of_tags]) for name in wanted)
-        records += zip(*(_typed(*column) for column in columns_of), strict=True)
+        columns_of = ((name, values.get(name, nothing[not of_tags or name in of_tags])) for name in wanted)
+        records += zip(*(_without(name in lacking, _typed(*column)) for name, column in columns_of), strict=True)
     return records
 
 
-def _stored(table: _Table, columns: tuple[str, ...], of_tags: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+def _without(lacks: bool, values: Sequence[Any]) -> Sequence[Any]:
+    """Return texts with None in place of empty ones, if points may lack them."""
+    return [value or None for value in values] if lacks else values
+
+
+def _stored(
+    table: _Table, columns: tuple[str, ...], of_tags: tuple[str, ...], lacking: Collection[str]
+) -> Iterator[tuple[Any, ...]]:
     """Return the rows of a table of the answer to `Stored`; a value of a type that we do not store remains a text."""
     tags = {name.removeprefix(_TAG): name for name in table if name.startswith(_TAG)}
     fields = [name for name in table if name not in _OF_THE_ANSWER and name not in tags.values()]
@@ -280,7 +290,7 @@ def _stored(table: _Table, columns: tuple[str, ...], of_tags: tuple[str, ...]) -
 
     def column(name: str) -> Sequence[Any]:
         kind, values = table.get(name, ("", (None,) * len(table["_time"][1])))
-        return _typed(kind, values) if kind in _VALUES or name == "_time" else values
+        return _typed(kind, values) if kind in _VALUES or name == "_time" else _without(name in lacking, values)
 
     names = [name.removeprefix(_TAG) for name in others]
     texts = [others_text(dict(zip(names, row, strict=True))) for row in zip(*map(column, others), strict=True)]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from tsbench.errors import UserMistake
-from tsbench.model import OTHERS, Count, OpError, Outcome, Rows
+from tsbench.model import OTHERS, Count, Kind, OpError, Outcome, Rows
 from tsbench.targets import credentials, http
 from tsbench.targets.base import Inventory, Operation, ServerObject, Statement
 from tsbench.targets.http import HttpEndpoint, HttpSession
@@ -70,7 +70,8 @@ class Influx2Schema(InfluxSchema):
         return [DeleteBucket()]
 
     def compile(self, query: Query) -> Statement:
-        return Statement(flux.compile_query(query), http_api.tags_of(query))
+        lacking = {one.name for one in query.measurement.fields if one.nullable and one.kind is Kind.TEXT}
+        return Statement(flux.compile_query(query), (http_api.tags_of(query), frozenset(lacking)))
 
 
 class Influx2Session(HttpSession):
@@ -109,7 +110,7 @@ class Influx2Session(HttpSession):
                 raise
             text = self._flux(flux.with_tags_renamed(statement.text))
         try:
-            records = flux.records(text, columns, statement.params)
+            records = flux.records(text, columns, *statement.params)
         except flux.Failed as error:
             outcome, cause = http_api.meaning(400, str(error), write=False)
             raise OpError(outcome, cause, f"InfluxDB: {error}") from error
