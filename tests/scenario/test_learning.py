@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import tomllib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -134,6 +135,18 @@ def test_a_file_is_learned_written_and_run(name: str, tmp_path: Path, capsys: py
     (summary,) = (tmp_path / "r").glob("*/*/summary.json")
     answers = json.loads(summary.read_text())["validity"]["checks"]["answers"]
     assert (answers["state"], answers["counts"]["wrong"]) == ("valid", 0), capsys.readouterr()
+
+
+def test_of_line_protocol_one_measurement_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"{m},host=h{i % 3} v={i % 7} {i}000000000" for i in range(90) for m in ("cpu", "disk")]
+    (tmp_path / "x.lp").write_text("\n".join(lines), encoding="utf-8")
+    for options, name in (([], "cpu"), (["--measurement", "disk"], "disk")):
+        assert main(["learn", str(tmp_path / "x.lp"), *options]) == 0
+        shown = capsys.readouterr()
+        assert UseCaseFile.model_validate(tomllib.loads(shown.out), context="file").measurement[0].name == name
+        says(shown.err, f"only {name} is described, of cpu, disk; --measurement chooses another one")
+    assert main(["learn", str(tmp_path / "x.lp"), "--measurement", "dsk"]) == 2
+    says(complaint(capsys.readouterr().err), "has no 'dsk'; did you mean 'disk'?")
 
 
 def test_names_of_tags_can_be_left_out() -> None:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from tsbench.cli.output import stderr, stdout
 from tsbench.errors import UserMistake, require
+from tsbench.text import suggestion
 
 if TYPE_CHECKING:
     from tsbench.scenario.learning import FieldSummary, Learned
@@ -27,6 +28,9 @@ def learn(
     key: Annotated[str | None, typer.Option(help="Column that names the series. Default: guessed.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Further columns that are tags.")] = None,
     zone: Annotated[str, typer.Option(help="Zone of times that have none, such as Europe/Berlin.")] = "UTC",
+    measurement: Annotated[
+        str | None, typer.Option(help="Of line protocol, the measurement to describe. Default: that of the first line.")
+    ] = None,
     rows: Annotated[int, typer.Option(min=2, max=50_000_000, help="Rows to read, from the beginning.")] = 2_000_000,
     hashed: Annotated[
         bool, typer.Option("--hash", help="Number the values of tags and texts in place of their names.")
@@ -46,11 +50,17 @@ def learn(
         raise UserMistake("give a FILE of recorded data, or --dashboard and --use-case")
     require("polars", "report")
     from tsbench.scenario import learning
+    from tsbench.scenario.recorded_files import is_lines, measurements_and_tags
     from tsbench.scenario.recording import read, recording
 
     expect_writable(out, force=force)
-    name = file.name.split(".")[0]
-    given = recording(read(file, rows), time=time, key=key, tags=tag or [], zone=zone)
+    known = measurements_and_tags(file, rows) if is_lines(file) else {}
+    chosen = measurement or next(iter(known), "")
+    if measurement is not None and measurement not in known:
+        raise UserMistake(f"--measurement: {file} has no '{measurement}'; {suggestion(measurement, known)}")
+    name = chosen or file.name.split(".")[0]
+    lines = (chosen, known[chosen]) if known and key is None and not tag else None
+    given = recording(read(file, rows, chosen), time=time, key=key, tags=tag or [], zone=zone, lines=lines)
     learned = learning.learn(name, given, hashed=hashed)
     if out is None:
         stdout.print(learned.text, markup=False, highlight=False, soft_wrap=True, end="")
@@ -58,6 +68,8 @@ def learn(
         out.write_text(learned.text, encoding="utf-8")
     stderr.print(_fidelity(learned))
     notes = [f"{given.dropped:,} rows have no time or series and are left out"] if given.dropped else []
+    if len(known) > 1:
+        notes.append(f"only {chosen} is described, of {', '.join(known)}; --measurement chooses another one")
     if len(given.frame) + given.dropped == rows:
         notes.append(f"the first {rows:,} rows were read; --rows reads more")
     if out is not None:
