@@ -149,6 +149,23 @@ def test_of_line_protocol_one_measurement_is_described(tmp_path: Path, capsys: p
     says(complaint(capsys.readouterr().err), "has no 'dsk'; did you mean 'disk'?")
 
 
+def test_texts_and_booleans_lack_as_often_as_they_did() -> None:
+    draw = random.Random(1)
+    rows = [
+        {"ts": 1_767_225_600 + 10 * i, "dev": d, "v": draw.gauss(5, 1), "state": draw.choice(["run", "idle", None]),
+         "on": draw.choice([True, False, None, None])}
+        for i in range(2_000) for d in "abc"
+    ]  # fmt: skip
+    learned = learn("devices", recording(pl.DataFrame(rows)))
+    fields = UseCaseFile.model_validate(tomllib.loads(learned.text), context="file").measurement[0].fields
+    assert (fields["state"].null, fields["on"].null, fields["v"].null) == (
+        pytest.approx(1 / 3, abs=0.03), pytest.approx(0.5, abs=0.03), None,
+    )  # fmt: skip
+    for name in ("state", "on"):
+        recorded, simulated = learned.fields[name]
+        assert simulated.missing == pytest.approx(recorded.missing, abs=0.03)
+
+
 def test_names_of_tags_can_be_left_out() -> None:
     text = learn("meters", recording(meters(6)), hashed=True).text
     assert not {"site 0", "north", "M0"} & {*text.replace('"', " ").split("  ")}

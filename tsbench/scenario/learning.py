@@ -42,7 +42,8 @@ _DAY_NS = 86_400 * NS_PER_S
 _SHARES = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 _Z = np.array([-1.644854, -0.674490, 0.0, 0.674490, 1.644854])
 """Quantiles of the standard normal distribution at these shares."""
-_MISSING = "null"
+_MISSING, _SELDOM = "null", 0.001
+"""The key of the share of points that lack a field, and the share up to which it is left out."""
 _FAR = 0.15
 """Largest distance of two quantiles, in distances between 5 % and 95 %, at which a distribution still fits."""
 
@@ -387,7 +388,9 @@ def _labels(
     if not texts or not len(every):
         return {"constant": 0}, "has no values"
     table = _choice(*np.unique(every, return_counts=True), [one[~np.isnan(one)] for one in series], interval_ns)
-    notes = ["its gaps are left out: texts and booleans are in each point"] if whole.null_count() else []
+    missing = whole.null_count() / len(whole)
+    table |= {_MISSING: _number(min(0.99, missing))} if missing > _SELDOM else {}
+    notes = []
     if (more := whole.cast(pl.String).n_unique() - len(texts) - bool(whole.null_count())) > 0:
         notes.append(f"{more:,} rarer texts are left out")
     if whole.dtype == pl.Boolean:
@@ -421,7 +424,7 @@ def _process(
         return {"constant": 0}, "has no values"
     is_int = bool(np.all(every == np.rint(every))) and (whole.dtype.is_integer() or np.abs(every).max() < 2**53)
     table = _shape(every, there, [t[~np.isnan(one)] for t, one in zip(times, series, strict=True)], interval_ns)
-    lacks = {_MISSING: _number(min(0.99, missing))} if missing > 0.001 else {}
+    lacks = {_MISSING: _number(min(0.99, missing))} if missing > _SELDOM else {}
     if is_int and not lacks:
         table["type"] = "int"
     elif (decimals := 0 if is_int else _decimals(every)) is not None:
