@@ -9,6 +9,7 @@ import pytest
 from tests.cli.support import scenario
 from tests.run.test_lifecycle import Log, LoggedServer, parts_of
 from tsbench.errors import UserMistake
+from tsbench.results.summary import SetSummary
 from tsbench.run.lifecycle import run_cell
 from tsbench.study import campaign
 from tsbench.study.campaign import run_scenario
@@ -51,6 +52,8 @@ def test_a_scenario_that_is_run_twice_has_two_calls_and_one_result_set_if_it_is_
     )
     assert (ran, created) == (["users=3"], [first.results])
     assert [summary.cell for summary in first.summaries] == ["users=3"]
+    asked = SetSummary.read(first.results).command
+    assert asked == f"tsbench run {path} --only=users=3 --no-report"
     whole = run_scenario(RunRequest(path, resume=first.results, reports=False))
     assert ran == ["users=3", "users=2"]
     assert [summary.cell for summary in whole.summaries] == ["users=2", "users=3"]

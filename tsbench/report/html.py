@@ -96,6 +96,7 @@ def render(results: ResultSet, damaged: list[str]) -> str:
             ("Specification", compared([cell.spec for cell in cells])),
         ],
         "scenario": results.scenario,
+        "command": results.summary.command,
         "zoomed": {*drawings.ZOOMED, "stalls"},  # panels of stalls are among the others, which shade the stalls
     }
     return page("report.html.j2", context)

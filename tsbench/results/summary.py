@@ -351,6 +351,8 @@ class SetSummary(Part):
     format: Literal[3] = FORMAT
     scenario: Text = ""
     question: Text = ""
+    command: Text = ""
+    """What asked for it, without the places of results."""
     cells: Several[Summary] = ()
     claims: Several[ClaimRow] = ()
     figures: Several[FigureRow] = ()

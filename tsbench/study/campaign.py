@@ -100,7 +100,9 @@ def run_scenario(
     created(results)
     standing = standing_on(asked.loaded, cells, results, keep=asked.keep)
     reports = asked.reports and not lacking()
-    summaries = campaign(scenario, cells, results, progress_of, reports=reports, standing=standing)
+    summaries = campaign(
+        scenario, cells, results, progress_of, reports=reports, standing=standing, command=asked.command
+    )
     return Ran(results, summaries, scenario.knee, scenario.search is not None, standing)
 
 
@@ -164,18 +166,19 @@ def campaign(
     *,
     reports: bool = True,
     standing: Standing | None = None,
+    command: str = "",
 ) -> list[Summary]:
     """Run the cells that are not complete, and return all summaries; update the set's summary after every cell.
 
     The server of a `standing` that stays is not ended, if all is well. The report is updated too if `reports`, unless
-    that would take more than a tenth of the time; first after `FIRST_REPORT_S`.
+    that would take more than a tenth of the time; first after `FIRST_REPORT_S`. `command` is what asked for them.
     """
     # Before the first run, and not when it is needed: of an import that Ctrl-C cuts short, half a module remains.
     if keeps_tables():
         import tsbench.results.tables  # noqa: F401, PLC0415
 
     search = scenario.search
-    write = _writer(scenario, results)
+    write = _writer(scenario, results, command)
     summaries: list[Summary] = []
     ran, since_s, reached = 0, time.monotonic(), False
     report_due = since_s + FIRST_REPORT_S
@@ -251,10 +254,11 @@ def _partial(results: Path, cell: RunSpec) -> list[Summary]:
         return []
 
 
-def _writer(scenario: Scenario, results: Path) -> Callable[[Sequence[Summary]], None]:
+def _writer(scenario: Scenario, results: Path, command: str) -> Callable[[Sequence[Summary]], None]:
     """Return `_write` for a result set, with what does not change from one run to the next."""
     least = {spec.id: asked for spec in scenario.expand() if (asked := spec.check.evidence) is not None}
-    return partial(_write, scenario, Study.read(scenario.path), _place_in(scenario), least, Witnesses(results))
+    study, place = Study.read(scenario.path), _place_in(scenario)
+    return partial(_write, scenario, study, place, least, command, Witnesses(results))
 
 
 def _write(
@@ -262,6 +266,7 @@ def _write(
     study: Study,
     place: Callable[[Summary], int],
     least: Mapping[str, str],
+    command: str,
     witnesses: Witnesses,
     summaries: Sequence[Summary],
 ) -> None:
@@ -282,6 +287,7 @@ def _write(
     SetSummary(
         scenario=scenario.name,
         question=next((summary.question for summary in cells.values() if summary.question), ""),
+        command=command,
         cells=tuple(sorted(cells.values(), key=place)),
         claims=tuple(evaluate(study.claims, runs)),
         figures=tuple(shown_figures(study.figures, runs)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,6 +69,11 @@ class RunRequest:
         shares = self.reuse or self.keep or self.loaded is not None
         own = [f"target.endpoint={self.endpoint}"] if self.endpoint else []
         return [*self.overrides, *own, *(["reuse=true"] if shares else [])]
+
+    @property
+    def command(self) -> str:
+        """The command that asks the same, but for where results are."""
+        return shlex.join(["tsbench", "run", str(self.scenario), *self.words])
 
     @property
     def words(self) -> list[str]:
