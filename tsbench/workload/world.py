@@ -226,11 +226,11 @@ class World:
         """Yield the batches of a stream with first_tick <= tick < last_tick (None: endlessly), in order.
 
         The measurements take turns (batch 0 of each, then batch 1 of each, and so on), so that a writer of few batches
-        touches them all; those of measurements with intervals of their own, and of a recording, come in the order of
-        their first points' times. Every batch has `points`
-        rows of one measurement (its last one may have fewer); the rows of a measurement run tick by tick and within a
-        tick over the stream's series. Batches are numbered 0, 1, 2, ... within a call. `only` names the measurements to
-        generate (None: all); the others are not computed.
+        touches them all. Where they have different intervals, and in a recording, batches come in the order of their
+        first points' times (`in_order_of_time`). Every batch has `points` rows of one measurement (its last one may
+        have fewer); the rows of a measurement run tick by tick and within a tick over the stream's series. Batches are
+        numbered 0, 1, 2, ... within a call. `only` names the measurements to generate (None: all); the others are not
+        computed.
 
         The points depend neither on `points` nor on `first_tick`: the ticks before it are computed and discarded.
 
