@@ -70,8 +70,9 @@ class Influx2Schema(InfluxSchema):
         return [DeleteBucket()]
 
     def compile(self, query: Query) -> Statement:
-        lacking = {one.name for one in query.measurement.fields if one.nullable and one.kind is Kind.TEXT}
-        return Statement(flux.compile_query(query), (http_api.tags_of(query), frozenset(lacking)))
+        tags = http_api.tags_of(query)
+        lacking = tuple(one.name for one in query.measurement.fields if one.nullable and one.kind is Kind.TEXT)
+        return Statement(flux.compile_query(query), (tags, lacking) if tags else ())
 
 
 class Influx2Session(HttpSession):
