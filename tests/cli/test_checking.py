@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import zstandard
 
 from tests.cli.support import complaint, says
 from tests.scenario.test_own_data import MAPPING, QUERIES, line, recording, rows, town
@@ -128,6 +129,37 @@ def test_mistakes_are_one_line(
     monkeypatch.chdir(tmp_path)
     assert main(["check", *options]) == 2
     says(complaint(capsys.readouterr().err), why)
+
+
+@pytest.mark.parametrize("command", ["check", "learn"])
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("x.lp", None, "x.lp: there is no such file"),
+        ("x.lp", b"", "x.lp: has no rows"),
+        ("x.lp", b"# DDL\n\n", "x.lp: has no rows"),
+        ("x.lp", b"a,h=x v=1 1\nnonsense\n", "x.lp: line 2: it is not `measurement,tags fields time`"),
+        ("x.lp", b"\xff\x00\n", "x.lp: line 1: "),
+        ("x.lp.gz", b"\x1f\x8b nothing", "x.lp.gz: is damaged"),
+        ("x.lp.zst", zstandard.compress(bytes(200_000_000)), "x.lp.zst: line 1 is longer than"),
+    ],
+)
+def test_line_protocol_that_is_none_is_one_line(
+    command: str, name: str, content: bytes | None, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    assert main([command, str(tmp_path / name)]) == 2
+    says(complaint(capsys.readouterr().err), why)
+
+
+def test_of_measurements_without_tags_the_first_is_proposed_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.lp").write_text("".join(f"a v={i} {i}000000000\nb v=2 {i}000000000\n" for i in range(40)))
+    assert main(["check", str(tmp_path / "x.lp"), "--out", str(tmp_path / "own.toml")]) == 0
+    says(capsys.readouterr().err, "left out, without tags, which name series: b")
+    assert {one.name: one.rows for one in recording(tmp_path / "own.toml").measurements} == {"a": 40}
 
 
 def test_a_use_case_is_proposed_for_line_protocol_by_its_tags(

@@ -83,11 +83,11 @@ def _propose(
         if tags:
             raise UserMistake(f"--tag {tags[0]}: line protocol says itself which are tags; leave it out")
         known = measurements_and_tags(file, _ROWS)
-        tagged = {name: own for name, own in known.items() if own or len(known) == 1}
+        tagged = {name: own for name, own in known.items() if own} or dict([next(iter(known.items()))])
         given = [recording(read(file, _ROWS, name), time=time, lines=(name, own)) for name, own in tagged.items()]
         if left := [name for name in known if name not in tagged]:
-            said = f"{', '.join(left)} {'have' if len(left) > 1 else 'has'} no tags, which name series, and"
-            stderr.print(shortened(f"tsbench: {said} is left out", _MOST_HINT), markup=False, highlight=False)
+            said = f"left out, without tags, which name series: {', '.join(left)}"
+            stderr.print(shortened(f"tsbench: {said}", _MOST_HINT), markup=False, highlight=False)
     else:
         given = [recording(read(file, _ROWS), time=time, key=key, tags=tags, zone=zone)]
     text = mapped(file, given, zone)

@@ -6,8 +6,7 @@ import csv
 import io
 import re
 from contextlib import contextmanager
-from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import polars as pl
 import pyarrow as pa
@@ -20,12 +19,14 @@ from tsbench.encode.point_files import opened
 from tsbench.errors import Broken, UserMistake, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import BinaryIO
 
     from tsbench.encode.file_columns import PointTable
+    from tsbench.encode.point_files import Lines
 
+T = TypeVar("T")
 NULLS = ("", "NA", "NaN", "nan", "null", "NULL", "None")
 """Texts that stand for a value that is lacking."""
 ROWS = 131_072
@@ -51,16 +52,23 @@ def frames(path: Path, measurement: str = "") -> Iterator[pl.DataFrame]:
         If it is of no form that is read, or damaged.
     """
     kind = _kind(path)
-    if not path.is_file():
-        raise UserMistake(f"{path}: there is no such file")
-    if kind != ".parquet" and kind not in _CSV | _LINES:
-        said = "is neither .csv, .lp (line protocol; both with .gz or .zst, too) nor .parquet"
-        raise UserMistake(f"{path}: {said}; it is '{kind or path.name}'")
-    try:
+    with _refusing(path):
+        if kind != ".parquet" and kind not in _CSV | _LINES:
+            said = "is neither .csv, .lp (line protocol; both with .gz or .zst, too) nor .parquet"
+            raise UserMistake(f"{path}: {said}; it is '{kind or path.name}'")
         if kind in _CSV:
             yield from _csv(path)
         else:
             yield from _parquet(path) if kind == ".parquet" else _lines(path, measurement)
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """Raise UserMistake for a file that is absent, or damaged, in a `with` block that reads it."""
+    if not path.is_file():
+        raise UserMistake(f"{path}: there is no such file")
+    try:
+        yield
     except (pa.ArrowException, pl.exceptions.PolarsError, csv.Error, OSError, EOFError, ValueError) as error:
         raise UserMistake(f"{path}: {one_line(error)[:200]}") from None
     except Broken as error:  # of line protocol, whose reader speaks of what was stored
@@ -86,14 +94,26 @@ def is_lines(path: Path) -> bool:
 
 
 def measurements_and_tags(path: Path, lines: int) -> dict[str, list[str]]:
-    """Return the measurements of the first lines of line protocol, each with the tags that it has in these."""
-    with _opened(path) as file:
-        bare = (line.rstrip(b"\r\n") for line in islice(file, lines))
-        parts = [line_grammar.parts_of(line).head for line in bare if not line_grammar.is_skipped(line)]
+    """Return the measurements of the first lines of line protocol, each with the tags that it has in these.
+
+    Raises
+    ------
+    UserMistake
+        If the file is damaged, or has no lines.
+    """
     made: dict[str, dict[str, None]] = {}
-    for name, tags in (line_grammar.parsed_head(head) for head in dict.fromkeys(parts)):
-        made.setdefault(name, {}).update(dict.fromkeys(tags))
+    with _refusing(path), opened(str(path)) as blocks:
+        for part in read_points(blocks, ROWS, lines, columns=True):
+            heads = part.heads if isinstance(part, Points) else _each(path, part, _head)
+            for name, tags in map(line_grammar.parsed_head, dict.fromkeys(heads)):
+                made.setdefault(name, {}).update(dict.fromkeys(tags))
+    if not made:
+        raise UserMistake(f"{path}: has no rows")
     return {name: [*tags] for name, tags in made.items()}
+
+
+def _head(line: bytes) -> bytes:
+    return line_grammar.parts_of(line).head
 
 
 def _lines(path: Path, measurement: str) -> Iterator[pl.DataFrame]:
@@ -108,18 +128,24 @@ def _lines(path: Path, measurement: str) -> Iterator[pl.DataFrame]:
                         yield _table(path, part, table, [tags for _, tags in heads])
                 continue
             rows = []
-            for number, line in enumerate(part.split(), part.first):
-                if line_grammar.is_skipped(line):
-                    continue
-                try:
-                    name, row = _row(line)
-                except line_grammar.NotALine as why:
-                    raise UserMistake(f"{path}: line {number:,}: {why}") from None
+            for name, row in _each(path, part, _row):
                 measurement = measurement or name
                 if name == measurement:
                     rows.append(row)
             if rows:
                 yield _frame(path, rows)
+
+
+def _each(path: Path, lines: Lines, read: Callable[[bytes], T]) -> Iterator[T]:
+    """Yield what `read` makes of each line, but for those to skip; raises UserMistake for one that is none."""
+    for number, line in enumerate(lines.split(), lines.first):
+        if line_grammar.is_skipped(line):
+            continue
+        try:
+            made = read(line)
+        except line_grammar.NotALine as why:
+            raise UserMistake(f"{path}: line {number:,}: {why}") from None
+        yield made
 
 
 def _table(path: Path, points: Points, table: PointTable, heads: Sequence[Mapping[str, str]]) -> pl.DataFrame:
