@@ -339,7 +339,7 @@ def test_a_text_or_boolean_that_is_another_is_found_and_named(query: str) -> Non
         ("[true, false], weights = [1, 3]", "[true, 1]", "open: of: needs numbers alone, texts alone, or true and"),
         ("[true, false], weights = [1, 3]", "[true, true]", "open: of: a value stands twice"),
         ("[true, false], weights = [1, 3]", "[true, false], min = 0", "open: min: belongs to numbers, and this field"),
-        ("[true, false], weights = [1, 3]", "[true, false], min = 0.5", "open: min: belongs to numbers"),
+        ("[true, false], weights = [1, 3]", "[true, false], null = 1.5", "open.null: must be less than 1"),
         ("[true, false], weights = [1, 3]", '[true, false], type = "int"', "open: type: belongs to numbers"),
         ('"run", "idle"', '"run", ""', "state.of"),
         ('"run", "idle"', '"run", "run "', "state: of: 'run ' begins or ends with a space"),

@@ -96,17 +96,15 @@ def test_the_answer_key_has_what_was_written_and_what_may_have_been(text: dict[s
     newest_ns = end_of_writes(feed, ledger) - 1
     rest = with_unrecorded(feed, ledger[:20], range(2), newest_ns)
     assert (rest["outcome"][20:] == Outcome.UNKNOWN).all()
-    lost = [
-        (one.measurement.name, *where)
-        for one in feed.written(ledger[20:])
-        for where in zip(one.time_ns, one.series, strict=True)
-    ]
-    known = [
-        (one.measurement.name, *where)
-        for one in feed.written(rest[20:])
-        for where in zip(one.time_ns, one.series, strict=True)
-    ]
-    assert not Counter(lost) - Counter(known)
+    lost, known = (
+        Counter(
+            (one.measurement.name, *where)
+            for one in feed.written(entries)
+            for where in zip(one.time_ns, one.series, strict=True)
+        )
+        for entries in (ledger[20:], rest[20:])
+    )
+    assert not lost - known
 
 
 @pytest.mark.parametrize(

@@ -73,10 +73,8 @@ class SarCollector:
         if program is None:
             return
         quiet = subprocess.DEVNULL
-        self._child, self._began_s = (
-            Child([program, "1", str(self._file)], stdout=quiet, stderr=quiet),
-            time.monotonic(),
-        )
+        self._child = Child([program, "1", str(self._file)], stdout=quiet, stderr=quiet)
+        self._began_s = time.monotonic()
 
     def stop(self) -> Sequence[Row]:
         """Stop recording and return the rows; the file remains."""

@@ -7,6 +7,7 @@ import re
 import tomllib
 import zlib
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -159,12 +160,12 @@ def mapped(path: Path, recordings: Sequence[Recording], zone: str) -> str:
     names, several = _Names(), len(recordings) > 1
     keys = {of.key for of in recordings}
     key = names.of(keys.pop() or "series" if len(keys) == 1 else "series")
-    columns = [column for of in recordings for column in (*of.tags, *(of.keys if several else ()))]
-    named = {column: key if column == key else names.of(column) for column in dict.fromkeys(columns)}
+    columns = [(*of.tags, *(of.keys if several else ())) for of in recordings]
+    named = {one: key if one == key else names.of(one) for one in dict.fromkeys(chain.from_iterable(columns))}
     lines, queries = [f"about = {_quoted(path.name)}"], []
-    for of in recordings:
+    for of, own in zip(recordings, columns, strict=True):
         tags = {key: [*of.keys]} if of.keys else {}
-        tags |= {named[column]: [column] for column in columns if column in {*of.tags, *of.keys} & named.keys()}
+        tags |= {name: [column] for column, name in named.items() if column in own}
         mapping, asked = _mapping(path, of, zone, tags, _Names(tags))
         lines += ["", "[[recording]]" if several else "[recording]", *mapping]
         queries += asked

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 _FORM = 3
 """Version of the form of prepared recordings."""
-
-
 Mapped: TypeAlias = "Sequence[RecordingPart]"
 """The measurements of a recording."""
 
@@ -109,9 +107,8 @@ def _prepare(parts: Mapped, known: Path) -> str:
             made, about = preparing.prepared(parts, Path(scratch))
             target = known.parent / about["digest"]
             (made / ABOUT).write_text(json.dumps(about), encoding="utf-8")
-            if not all(
-                (target / path.name).exists() for path in made.iterdir()
-            ):  # else another process was faster, and may read it
+            is_whole = all((target / path.name).exists() for path in made.iterdir())
+            if not is_whole:  # else another process was faster, and may read it
                 shutil.rmtree(target, ignore_errors=True)
                 made.rename(target)
         known.write_text(about["digest"], encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -174,16 +174,13 @@ class _Columns:
     def widened(self, name: str) -> _Columns:
         """Return this before the first row, with a column of floats for a field, and the types that the others have."""
         fields = [one.again(widened=one.name == name) for one in self.fields]
-        return replace(_Columns.of(self.part, self.series), fields=fields)
+        return _Columns(self.part, self.series, fields, self.nulls)
 
-    def merged(self, table: Any) -> Any:
-        """Return rows, sorted by time and series, as points: of each field the last value that a point's rows have."""
-        if self.part.duplicates != "merge":
-            return table
+    def merged(self, table: Any, *, doubled: bool) -> Any:
+        """Return sorted parts of points as points, of which some have several parts if `doubled`."""
         frame = cast("pl.DataFrame", pl.from_arrow(table))
-        by = [_TIME, _SERIES]
-        if frame.select(pl.struct(by).is_duplicated().any()).item():
-            frame = frame.group_by(by, maintain_order=True).agg(pl.all().drop_nulls().last())
+        if doubled:
+            frame = recorded_files.merged(frame, [_TIME, _SERIES])
 
         def where(row: int) -> str:
             when = np.datetime_as_string(np.datetime64(frame[_TIME][row], "ns"))

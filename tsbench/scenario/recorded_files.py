@@ -263,6 +263,11 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         yield cast("BinaryIO", io.BufferedReader(_Blocks(blocks)))
 
 
+def merged(frame: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Return a row for each time and series (`by`), with the last value that its rows have of each column."""
+    return frame.group_by(by, maintain_order=True).agg(pl.all().drop_nulls().last())
+
+
 # --- texts as values --------------------------------------------------------------------------------------------------
 
 

@@ -125,7 +125,7 @@ def recording(
 def _of_lines(frame: pl.DataFrame, time: str, measurement: str, tags: list[str]) -> Recording:
     """Return lines of a measurement as a recording: the key is the tag that determines the series, or all tags are.
 
-    Fields of one point may stand in several lines, as InfluxDB takes them.
+    Fields of one point may stand in several lines.
     """
     frame = frame.rename({time: TIME})
     doubled = _doubled(frame, tags)
@@ -134,7 +134,7 @@ def _of_lines(frame: pl.DataFrame, time: str, measurement: str, tags: list[str])
     series = pl.concat_str(names, separator=" ", ignore_nulls=True) if names else pl.lit("all")
     frame = frame.with_columns(series.alias(SERIES)).sort(SERIES, TIME)
     if doubled:
-        frame = frame.group_by(SERIES, TIME, maintain_order=True).agg(pl.all().drop_nulls().last())
+        frame = recorded_files.merged(frame, [SERIES, TIME])
     fields = tuple(name for name in frame.columns if name not in {TIME, SERIES, *tags})
     others = tuple(name for name in tags if [name] != names)
     key = names[0] if len(names) == 1 else ""

@@ -255,8 +255,6 @@ class FieldPart(Part):
             (value for value in self.of or () if isinstance(value, str) and value.strip() != value), None
         ):
             raise ValueError(f"of: '{spaced}' begins or ends with a space, which not all databases tell apart")
-        if self.null is not None and "" in (self.of or ()):
-            raise ValueError("of: an empty text and none are the same to some databases; take '' or null out")
         if len({*(self.of or ())}) < len(self.of or ()):
             raise ValueError("of: a value stands twice; say with weights how often each is chosen")
         for name in ("daily", "min", "max", "decimals"):

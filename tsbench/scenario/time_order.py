@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from tsbench.errors import UserMistake
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -58,13 +58,14 @@ class SortedPoints:
     firsts: list[int] = field(default_factory=list)
 
 
-def write_sorted(
-    part: RecordingPart, rows: UnsortedRows, source: Path, out: Path, merged: Callable[[Any], Any]
-) -> SortedPoints:
-    """Write the rows sorted by time and series, of several with one time and series the one that counts, or all merged.
+class MergeRows(Protocol):
+    """Turns a table of rows, sorted by time and series, into points; some have several rows if `doubled`."""
 
-    `merged` turns a table of all rows of some times, in that order, into their points.
-    """
+    def __call__(self, table: Any, *, doubled: bool) -> Any: ...
+
+
+def write_sorted(part: RecordingPart, rows: UnsortedRows, source: Path, out: Path, merged: MergeRows) -> SortedPoints:
+    """Write the rows sorted by time and series, of several with both alike the one that counts, or `merged`."""
     written, writer = SortedPoints(), None
     with pa.OSFile(str(source)) as file, pa.OSFile(str(out), "wb") as sink:
         reader = pa.ipc.open_file(file)
@@ -74,7 +75,7 @@ def write_sorted(
                 for number, (first, last) in enumerate(rows.times)
                 if first < high and last >= low
             ]
-            table = merged(_ordered(part, pa.Table.from_batches(tables)))
+            table = _ordered(part, pa.Table.from_batches(tables), merged)
             if writer is None:
                 writer = pa.ipc.new_file(sink, table.schema)
             for begin in range(0, len(table), _PART_ROWS):
@@ -103,8 +104,8 @@ def _within(batch: Any, low: int, high: int) -> Any:
     return batch if inside.all() else batch.filter(pa.array(inside))
 
 
-def _ordered(part: RecordingPart, table: Any) -> Any:
-    """Return a table sorted by time and series; of several rows with both alike the one that counts."""
+def _ordered(part: RecordingPart, table: Any, merged: MergeRows) -> Any:
+    """Return a table sorted by time and series; of several rows with both alike the one that counts, or all merged."""
     times, series = (table.column(at).combine_chunks().to_numpy() for at in (0, 1))
     order = np.lexsort((series, times))
     times, series = times[order], series[order]
@@ -120,4 +121,5 @@ def _ordered(part: RecordingPart, table: Any) -> Any:
         order = order[np.concatenate([[True], ~again])]
     elif part.duplicates == "last":
         order = order[np.concatenate([~again, [True]])]
-    return table.take(pa.array(order))
+    ordered = table.take(pa.array(order))
+    return merged(ordered, doubled=bool(again.any())) if part.duplicates == "merge" else ordered

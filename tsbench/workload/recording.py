@@ -148,14 +148,7 @@ class Recorded:
 
     def copied(self, copies: int) -> Recorded:
         """Return the recording with several series in place of each; the keys of the copies end in `~1`, `~2`, ..."""
-        if copies == 1:
-            return self
-        tags = {name: Codes(np.tile(one.codes, copies), one.values) for name, one in self.tags.items()}
-        key = next(iter(tags))
-        keys = [text if not copy else f"{text}~{copy}" for copy in range(copies) for text in self.tags[key].tolist()]
-        tags[key] = Codes(np.arange(len(keys), dtype=np.int32), tuple(keys))
-        points = tuple(one.copied(copies, self.series) for one in self.measurements)
-        return replace(self, series=self.series * copies, tags=tags, measurements=points)
+        return self if copies == 1 else _copied(self, copies)
 
     def of(self, measurement: str) -> RecordedPoints:
         """Return the points of a measurement."""
@@ -178,6 +171,16 @@ class Recorded:
         """Return the times of each measurement's `every`-th points of a time range, as the method of that name does."""
         times = [one.times_ns(begin_ns, end_ns, every=every) for one in self.measurements]
         return times[0] if len(times) == 1 else np.sort(np.concatenate(times))
+
+
+@lru_cache(maxsize=16)  # a run makes its world many times
+def _copied(of: Recorded, copies: int) -> Recorded:
+    tags = {name: Codes(np.tile(one.codes, copies), one.values) for name, one in of.tags.items()}
+    key = next(iter(tags))
+    keys = [text if not copy else f"{text}~{copy}" for copy in range(copies) for text in of.tags[key].tolist()]
+    tags[key] = Codes(np.arange(len(keys), dtype=np.int32), tuple(keys))
+    points = tuple(one.copied(copies, of.series) for one in of.measurements)
+    return replace(of, series=of.series * copies, tags=tags, measurements=points)
 
 
 def _columns(batch: Any) -> Rows:

@@ -278,7 +278,7 @@ class World:
             for measurement, layout in zip(self.measurements, self._layouts, strict=True)
             if only is None or layout.name in only
         ]
-        in_order = merge(*sources, key=_first_time_ns) if self.in_order_of_time else in_turn(sources)
+        in_order = merge(*sources, key=_first_time_ns) if self.in_order_of_time else _in_turn(sources)
         for number, (measurement, table) in enumerate(in_order):
             columns = table.time_ns, table.series, self._tags[measurement.name], table.fields
             yield Batch(measurement, streams[0], number, *columns)
@@ -362,7 +362,7 @@ class World:
         return Bits(np.random.SeedSequence(self.spec.seed, spawn_key=(purpose, stream, *words)))
 
 
-def in_turn(sources: Iterable[Iterator[T]]) -> Iterator[T]:
+def _in_turn(sources: Iterable[Iterator[T]]) -> Iterator[T]:
     """Yield the first item of each source, then the second of each, and so on, until all have ended."""
     going = [*sources]
     while going:
