@@ -15,9 +15,10 @@ from influxdb_client.domain.dialect import Dialect
 from tests.targets.influxdb.test_v1 import conflicting, line_of, settled_at
 from tsbench.cli.main import main
 from tsbench.errors import UserMistake
-from tsbench.model import OpError, Outcome, PartialWrite, WriteMode
+from tsbench.model import Field, Kind, Measurement, OpError, Outcome, PartialWrite, Raw, Window, WriteMode
 from tsbench.targets.influxdb import flux
 from tsbench.targets.influxdb.v2 import MARK
+from tsbench.targets.registry import TARGETS
 from tsbench.testing import data
 from tsbench.testing.contract import TargetContract
 from tsbench.testing.data import CPU, START_NS, S
@@ -25,7 +26,6 @@ from tsbench.testing.data import CPU, START_NS, S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tsbench.model import Measurement
     from tsbench.servers.base import Server
     from tsbench.targets.base import Payload, Schema, Session
     from tsbench.targets.target import Target
@@ -189,3 +189,19 @@ def test_times_are_read_and_written_to_the_nanosecond() -> None:
     for time_ns in (0, 1, START_NS, START_NS + 123_456_789, START_NS + 120_000_000):
         text = f"#datatype,string,long,dateTime:RFC3339Nano\n,result,table,_time\n,_result,0,{flux.moment(time_ns)}\n"
         assert flux.records(text, ("time",)) == [(time_ns,)]
+
+
+@pytest.mark.parametrize("tags", [("pump",), ()])
+def test_a_text_that_a_point_lacks_is_none_and_an_empty_one_that_none_may_lack_is_one(tags: tuple[str, ...]) -> None:
+    for nullable, empty in ((True, None), (False, "")):
+        m = Measurement("m", tags, (Field("v"), Field("state", Kind.TEXT, "", nullable, ("on", "off"))))
+        query = Raw(m, ("v", "state"), Window(0, 10 * S))
+        statement = TARGETS["influxdb2"].schemas["tags"].compile(query)
+        own = "".join(f",{tag}" for tag in tags)
+        text = f"#datatype,string,long,dateTime:RFC3339,double,string{',string' * len(tags)}\n"
+        text += f",result,table,_time,v,state{own}\n" + "".join(
+            f",,0,1970-01-01T00:00:0{second}Z,1.5,{state}{',p' * len(tags)}\n"
+            for second, state in enumerate(("on", ""))
+        )
+        made = flux.records(text, query.columns, *statement.params)
+        assert [row[-1] for row in made] == ["on", empty]

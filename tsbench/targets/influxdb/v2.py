@@ -72,7 +72,7 @@ class Influx2Schema(InfluxSchema):
     def compile(self, query: Query) -> Statement:
         tags = http_api.tags_of(query)
         lacking = tuple(one.name for one in query.measurement.fields if one.nullable and one.kind is Kind.TEXT)
-        return Statement(flux.compile_query(query), (tags, lacking) if tags else ())
+        return Statement(flux.compile_query(query), (tags, lacking) if tags or lacking else ())
 
 
 class Influx2Session(HttpSession):
