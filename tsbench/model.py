@@ -6,6 +6,7 @@ All of them are plain data. Nothing here opens a connection, knows a database or
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from functools import lru_cache, partial
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 from tsbench.text import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -442,7 +443,7 @@ class Rows:
     """An answer as the driver returned it, one tuple per row under `columns`, and `notes` on copies that are not alike.
 
     `check.comparison` converts it to one canonical form. A column called `time` may hold datetimes (aware, or naive in
-    UTC) or integers (nanoseconds since 1970).
+    UTC) or integers (nanoseconds since 1970). Rows that came as columns are `ByColumn`.
     """
 
     columns: tuple[str, ...]
@@ -460,7 +461,29 @@ class Rows:
         ValueError
             If the rows have different lengths.
         """
+        if isinstance(self.records, ByColumn):
+            return self.records.lists() if len(self) else []
         return [*zip(*self.records, strict=True)]
+
+
+class ByColumn(Sequence[tuple[Any, ...]]):
+    """The rows of columns of the same length: lists, arrays of int64 or of float64 without NaN, or `Codes`."""
+
+    def __init__(self, columns: list[Any]) -> None:
+        self.columns = columns
+
+    def lists(self) -> list[Sequence[Any]]:
+        """Return the columns with Python's own values."""
+        return [column.tolist() if hasattr(column, "tolist") else column for column in self.columns]
+
+    def __len__(self) -> int:
+        return len(self.columns[0]) if self.columns else 0
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return zip(*self.lists(), strict=True)
+
+    def __getitem__(self, place: Any) -> Any:
+        return [*self][place]
 
 
 class Outcome(IntEnum):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsbench.check.comparison import Computed, canonical_column, canonical_columns, forms_of, in_order
+from tsbench.model import ByColumn, Codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -168,7 +169,8 @@ def pack_stored(query: Stored, rows: Rows, series_of: Mapping[tuple[Any, ...], i
     if not len(rows):
         return Packed.empty(fields)
     are_floats = [name in forms.floats for name in query.measurement.field_names]
-    packed = None if forms.labels else _stored_numbers(rows.by_column(), series_of, are_floats)
+    columns = rows.records.columns if isinstance(rows.records, ByColumn) else rows.by_column()
+    packed = None if forms.labels else _stored_numbers(columns, series_of, are_floats)
     if packed is not None:
         return packed.sorted()
     kinds = {*_NUMBERS, NoneType}
@@ -187,19 +189,19 @@ def pack_stored(query: Stored, rows: Rows, series_of: Mapping[tuple[Any, ...], i
 
 
 def _stored_numbers(
-    columns: Sequence[Sequence[Any]], series_of: Mapping[tuple[Any, ...], int], are_floats: Sequence[bool]
+    columns: Sequence[Any], series_of: Mapping[tuple[Any, ...], int], are_floats: Sequence[bool]
 ) -> Packed | None:
     """Return stored rows as columns in their order, as most are; None if a row is odd or a value of another type.
 
     `are_floats` says of each field whether it holds floats: a whole one may come as an integer.
     """
     times, *named, others = columns
-    fields = len(are_floats)
-    if others.count(None) < len(others) or {*map(type, times)} - {int, datetime}:
+    fields, is_array = len(are_floats), isinstance(times, np.ndarray) and times.dtype.kind == "i"
+    if others.count(None) < len(others) or (not is_array and {*map(type, times)} - {int, datetime}):
         return None
     try:
-        series = np.array([series_of.get(key, -1) for key in _joined(named[: len(named) - fields], len(times))])
-        time_ns = np.array(canonical_column(times, of_time=True), dtype=np.int64)
+        series = _series_of(named[: len(named) - fields], series_of, len(times))
+        time_ns = times if is_array else np.array(canonical_column(times, of_time=True), dtype=np.int64)
         values = [*map(_of_one_type, named[len(named) - fields :], are_floats)]
     except (TypeError, OverflowError):  # a tag of a strange type, a number too large
         return None
@@ -208,8 +210,20 @@ def _stored_numbers(
     return Packed.of(time_ns, series, [column for column in values if column is not None])
 
 
-def _of_one_type(column: Sequence[Any], is_float: bool) -> NDArray[Any] | None:
+def _series_of(tags: Sequence[Any], series_of: Mapping[tuple[Any, ...], int], rows: int) -> NDArray[np.int64]:
+    """Return the numbers of the series by all their tags, -1 where these are of none; of tags apart, once a series."""
+    codes = [column.codes for column in tags if isinstance(column, Codes)]
+    if codes and len(codes) == len(tags) and all(one is codes[0] for one in codes):
+        keys: Sequence[Any] = [*zip(*(column.values for column in tags), strict=True)]
+        return np.array([series_of.get(key, -1) for key in keys])[codes[0]]
+    keys = _joined([column.tolist() if isinstance(column, Codes) else column for column in tags], rows)
+    return np.array([series_of.get(key, -1) for key in keys])
+
+
+def _of_one_type(column: Sequence[Any] | NDArray[Any], is_float: bool) -> NDArray[Any] | None:
     """Return numbers, of which some may be None, as an array; None for any others."""
+    if isinstance(column, np.ndarray):
+        return column if is_float or column.dtype.kind == "i" else None
     kinds = {*map(type, column)}
     if kinds == {int} and not is_float:
         return np.array(column, dtype=np.int64)

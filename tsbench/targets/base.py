@@ -20,6 +20,8 @@ from tsbench.model import Kind, WriteMode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from tsbench.model import Batch, Codes, Measurement, Query, Rows, Text
     from tsbench.net.stamps import Arrival
     from tsbench.results.panels import Panel
@@ -27,11 +29,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One text to execute with its parameters; an `optional` one is skipped if the login has no right to it."""
+    """One text to execute with its parameters; an `optional` one is skipped if the login has no right to it.
+
+    If it `has_tags_apart`, rows of the answer have the number of their series, to whose tags the session joins them.
+    """
 
     text: str
     params: tuple[Any, ...] = ()
     optional: bool = False
+    has_tags_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +361,15 @@ class Session(Protocol):
     @abstractmethod
     def close(self) -> None:
         """Close the connection; never raises."""
+
+
+def column_of(array: NDArray[Any]) -> NDArray[Any] | list[Any]:
+    """Return numbers of a driver as a column of `ByColumn`: a list where they are masked, have NaN, or are none."""
+    kind = array.dtype.kind
+    if kind not in "if" or np.ma.is_masked(array) or (kind == "f" and np.isnan(array).any()):
+        values: list[Any] = array.tolist()
+        return values
+    return np.asarray(array, dtype=np.int64 if kind == "i" else np.float64)
 
 
 def others_text(values: Mapping[str, Any]) -> str | None:

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 _FUNCTION: dict[Aggregate, str] = {"max": "max", "min": "min", "mean": "avg", "sum": "sum", "count": "count"}
 
 _TIME = 'm."time"'
-TAGS_FOLLOW = "(tags)"
-"""Name of the column in the answer to `Stored` that stands between the columns of the points and those of the tags."""
 OWN_TAGS = "additional_tags"
 """Name of the column with a measurement's own tags as JSON."""
 
@@ -321,7 +319,8 @@ class SqlText(ABC):
                 text = f"SELECT count(*) AS points FROM {quoted(query.measurement.name)}"
             case Stored():
                 text = self._stored(query)
-        return Statement(text, tuple(self.params))
+        is_apart = isinstance(query, Stored) and bool(query.measurement.tags) and self.tag_table == "t"
+        return Statement(text, tuple(self.params), has_tags_apart=is_apart)
 
     def aggregate(self, function: str, column: str, kind: Kind) -> str:
         """Return the expression for an aggregate of a field's column; an average has the precision of floats."""
@@ -435,7 +434,7 @@ class SqlText(ABC):
         return [] if query.before_ns is None else [f'{table}."time" < {self.arg(self.bound(query.before_ns))}']
 
     def _stored(self, query: Stored) -> str:
-        """Return the text for all columns of points and tags, whoever made them, and for points without tags."""
+        """Return the text for all columns of points, whoever made them."""
         where = []
         if query.start_ns is not None:
             where.append(f"{_TIME} >= {self.arg(self.bound(query.start_ns))}")
@@ -443,10 +442,7 @@ class SqlText(ABC):
             before = f"{_TIME} < {self.arg(self.bound(query.end_ns))}"
             where.append(before if where else f"({before} OR {_TIME} IS NULL)")
         where += self.any_series(query.measurement) if where else []
-        is_apart = query.measurement.tags and self.tag_table == "t"
-        tags = f", NULL AS {quoted(TAGS_FOLLOW)}, t.*" if is_apart else ""
-        join = ' LEFT JOIN "tags" t ON t."id" = m."tags_id"' if tags else ""
-        lines = [f"SELECT m.*{tags}", f"FROM {quoted(query.measurement.name)} m{join}"]
+        lines = ["SELECT m.*", f"FROM {quoted(query.measurement.name)} m"]
         lines += [f"WHERE {' AND '.join(where)}"] if where else []
         lines += [f"LIMIT {int(query.limit)}"] if query.limit is not None else []
         return "\n".join(lines)

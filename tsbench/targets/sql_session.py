@@ -5,27 +5,33 @@ from __future__ import annotations
 import json
 import time
 from abc import abstractmethod
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+
+import numpy as np
 
 from tsbench.errors import UserMistake, one_line
-from tsbench.model import OTHERS, OpError, Outcome, Rows
+from tsbench.model import OTHERS, ByColumn, Codes, OpError, Outcome, Rows
 from tsbench.servers.embedded import delete_file
 from tsbench.targets.base import Inventory, Operation, ServerObject, Statement, others_text
 from tsbench.targets.session import MEANT, OpSession, new_lock, statement_of, undecodable
-from tsbench.targets.sql import OWN_TAGS, TAGS_FOLLOW, quoted, table_names
+from tsbench.targets.sql import OWN_TAGS, quoted, table_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tsbench.model import Measurement
     from tsbench.targets.base import Command
 
+Answer: TypeAlias = "tuple[Sequence[str], Sequence[Any]]"
+"""The names of an answer's columns, and the columns: lists, tuples or arrays."""
 Fetch: TypeAlias = "Callable[[str], tuple[Sequence[str], Sequence[tuple[Any, ...]]]]"
 """Executes a statement and returns the names of the answer's columns, and its rows."""
+ALL_TAGS = 'SELECT * FROM "tags"'
+"""Statement for the table of tags, to which rows are joined here: in each row they would be most of its values."""
 
 
 def inventory(fetch: Fetch, like_ours: str, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
@@ -36,38 +42,69 @@ def inventory(fetch: Fetch, like_ours: str, measurements: Sequence[Measurement],
     if not series or not tags:
         return Inventory(tables)
     columns = ("id", *tags, OTHERS)
-    of, tables_all = fetch('SELECT * FROM "tags"')
-    return Inventory(tables, Rows(columns, stored_records(tables_all, of, columns)))
+    return Inventory(tables, stored_rows(columns, *by_column(*fetch(ALL_TAGS))))
 
 
-def stored_records(
-    rows: Sequence[tuple[Any, ...]], of: Sequence[str], columns: tuple[str, ...]
-) -> list[tuple[Any, ...]]:
-    """Return the rows of a `Stored` under its columns; `of` names those of the answer."""
-    at = of.index(TAGS_FOLLOW) if TAGS_FOLLOW in of else len(of)
-    places = {name: at + 1 + i for i, name in enumerate(of[at + 1 :])}
-    places |= {name: i for i, name in enumerate(of[:at])}
-    own_at = places.get(OWN_TAGS)
-    ours = {places[name] for name in columns if name in places} | {at, own_at}
-    ours |= {i for i, name in enumerate(of) if name == ("tags_id" if i < at else "id")}
-    others = [(name, i) for i, name in enumerate(of) if i not in ours]
-    if not others and all(name in places for name in columns[:-1]):
-        known = itemgetter(*(places[name] for name in columns[:-1]))
-        if own_at is None or not any(row[own_at] for row in rows):
-            return [(*known(row), None) for row in rows]
-    return [_stored_record(row, columns, places, own_at, others) for row in rows]
+def by_column(of: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Answer:
+    """Return the columns of an answer that came as rows."""
+    return of, [*zip(*rows, strict=True)] if rows else [()] * len(of)
 
 
-def _stored_record(
-    row: tuple[Any, ...],
-    columns: tuple[str, ...],
-    places: Mapping[str, int],
-    own_at: int | None,
-    others: Sequence[tuple[str, int]],
-) -> tuple[Any, ...]:
-    own = {} if own_at is None else _own_tags(row[own_at])
-    values = [row[places[name]] if name in places else own.pop(name, None) for name in columns[:-1]]
-    return (*values, others_text({**own, **{name: row[i] for name, i in others}}))
+def stored_rows(columns: tuple[str, ...], of: Sequence[str], values: Sequence[Any], tags: Answer | None = None) -> Rows:
+    """Return the rows of a `Stored`; `of` names the columns of the answer, which are `values`.
+
+    If the tags of rows are in a table of their own, `tags` is that table, by whose `id` the answer has `tags_id`.
+    """
+    pairs, size = [*zip(of, values, strict=True)], len(values[0]) if values else 0
+    if tags is not None:
+        pairs, size = _joined(pairs, *tags)
+    known: dict[str, Any] = {}
+    others = []
+    for name, column in pairs:
+        if name in known or (name not in columns and name != OWN_TAGS):
+            others.append((name, column))
+        else:
+            known[name] = column
+    stored = known.pop(OWN_TAGS, ())
+    own = [*map(_own_tags, stored)] if any(stored) else []
+    made = [
+        known[name] if name in known else [each.pop(name, None) for each in own] or [None] * size
+        for name in columns[:-1]
+    ]
+    rest: list[Any] = [None] * size
+    if own or others:
+        rest = [
+            others_text({**(own[row] if own else {}), **{name: column[row] for name, column in others}})
+            for row in range(size)
+        ]
+    return Rows(columns, ByColumn([*made, rest]))
+
+
+def _joined(
+    pairs: Sequence[tuple[str, Any]], of: Sequence[str], tags: Sequence[Any]
+) -> tuple[list[tuple[str, Any]], int]:
+    """Return the named columns of rows with those of the tags of their series, as a left join has them, and the length.
+
+    A row of which no series has the number lacks all tags; one of which several have it, is as many.
+    """
+    (numbers,) = ByColumn([column for name, column in pairs if name == "tags_id"]).lists()
+    values = ByColumn([*tags]).lists()
+    ids = values[[*of].index("id")]
+    place_of = {number: place for place, number in enumerate(ids)}
+    others = [(name, column) for name, column in pairs if name != "tags_id"]
+    if len(place_of) == len(ids):
+        places = [place_of.get(number, -1) for number in numbers]
+    else:
+        places_of: dict[Any, list[int]] = defaultdict(list)
+        for place, number in enumerate(ids):
+            places_of[number].append(place)
+        rows = [row for row, number in enumerate(numbers) for _ in places_of.get(number, "1")]
+        places = [place for number in numbers for place in places_of.get(number, [-1])]
+        others = [(name, [column[row] for row in rows]) for name, column in others]
+    codes = np.array(places, dtype=np.int32)
+    none = cast("str", None)  # the last of each column, that of -1
+    joined = [(name, Codes(codes, (*column, none))) for name, column in zip(of, values, strict=True) if name != "id"]
+    return [*others, *joined], len(codes)
 
 
 def _own_tags(stored: Any) -> dict[str, Any]:
@@ -172,8 +209,14 @@ class FileSession(OpSession[Any]):
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         with self._op():
-            names, rows = self._fetch(statement.text, statement.params)
-        return Rows(columns, stored_records(rows, names, columns) if columns[-1] == OTHERS else rows)
+            if columns[-1] != OTHERS:
+                return Rows(columns, self._fetch(statement.text, statement.params)[1])
+            tags = self._columns(ALL_TAGS) if statement.has_tags_apart else None
+            return stored_rows(columns, *self._columns(statement.text, statement.params), tags)
+
+    def _columns(self, text: str, params: Sequence[Any] = ()) -> Answer:
+        """Return an answer by column."""
+        return by_column(*self._fetch(text, params))
 
     def _fetch(self, text: str, params: Sequence[Any] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
         cursor = self._connection.execute(text, params)

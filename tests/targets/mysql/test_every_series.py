@@ -75,7 +75,7 @@ def filled(
     ):
         session.run(layout.create(world.measurements, world.tags()))
         window = Stored(world.measurements[0], world.time_ns(150), world.time_ns(152))
-        assert session.query(layout.compile(window), window.columns).records == []  # an empty table is no mistake
+        assert len(session.query(layout.compile(window), window.columns)) == 0  # an empty table is no mistake
         for batch in world.batches(0, points=10_000, last_tick=TICKS):
             session.write(layout.encode(batch, WriteMode.BULK))
         session.run(layout.settle(world.measurements))

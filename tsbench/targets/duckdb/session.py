@@ -7,20 +7,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import numpy as np
 
 from tsbench.errors import Unreachable, UserMistake, one_line
 from tsbench.model import WriteMode
-from tsbench.targets.base import Plan, grouped, nodes
+from tsbench.targets.base import Plan, column_of, grouped, nodes
 from tsbench.targets.duckdb.schemas import BATCH
 from tsbench.targets.session import Watchdog, undecodable
 from tsbench.targets.sql_session import FileSession, foreign_file
+from tsbench.units import UNITS_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Payload, Schema, Statement
+    from tsbench.targets.sql_session import Answer
     from tsbench.targets.target import Endpoint
 
 NAMESPACE = "tsbench"
@@ -118,6 +123,10 @@ class DuckdbSession(FileSession):
         causes = [cause for words, cause in _BY_TEXT if words in str(error)]
         return causes[0] if causes else _CAUSES.get(type(error).__name__, "server")
 
+    def _columns(self, text: str, params: Sequence[Any] = ()) -> Answer:
+        found = self._connection.execute(text, params).fetchnumpy()
+        return [*found], [*map(_column_of, found.values())]
+
     def explain(self, statement: Statement) -> Plan:
         text = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}"
         with self._op():
@@ -174,6 +183,14 @@ _BY_TEXT = (
     ("Could not set lock", "busy"),
 )
 """Causes by words of the message: these errors share their type with others, and have no code."""
+
+
+def _column_of(array: Any) -> NDArray[Any] | list[Any]:
+    """Return a column of an answer, with times as ns since 1970; its infinities are the ends of 64-bit microseconds."""
+    if array.dtype.kind != "M":
+        return column_of(array)
+    unit_ns = UNITS_NS[np.datetime_data(array.dtype)[0]]
+    return [None if number is None else number * unit_ns for number in array.astype(np.int64).tolist()]
 
 
 def _meaning_of(error: RuntimeError) -> BaseException:

@@ -14,12 +14,14 @@ from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import bson
+import numpy as np
 from bson.codec_options import CodecOptions, DatetimeConversion
 
 from tsbench.encode.bson_columns import FIELD, MEASUREMENT, NS_PER_MS, POINT, TAGS, TIME, VALUE
 from tsbench.encode.bson_hours import HOUR, HOUR_MS, KEY, POINTS
-from tsbench.model import Kind
-from tsbench.targets.base import others_text
+from tsbench.model import ByColumn, Codes, Kind
+from tsbench.targets.base import column_of, others_text
+from tsbench.targets.mongodb.alike import DocumentForm
 from tsbench.targets.mongodb.pipelines import HourPipeline, Pipeline, ValuePipeline
 
 if TYPE_CHECKING:
@@ -49,8 +51,32 @@ class Documents:
     query: Stored
     is_ordered: bool = True
 
-    def rows(self, raw: Iterable[bytes]) -> list[Record]:
+    def rows(self, raw: Iterable[bytes]) -> Sequence[Record]:
         """Return the rows of encoded documents."""
+        documents = [*raw]
+        alike = self._alike(documents)
+        return self._one_by_one(documents) if alike is None else alike
+
+    def _alike(self, documents: Sequence[bytes]) -> ByColumn | None:
+        """Return the rows of documents that have the form of the first one, in which nothing is odd; else None."""
+        form = DocumentForm.of(documents[0]) if documents else None
+        read = None if form is None else form.read(documents)
+        if read is None or TIME not in read[0]:
+            return None
+        values, tags = read
+        first = dict(zip(reversed(tags), reversed(documents), strict=True))
+        samples = self._one_by_one([*first.values()])
+        if any(row[-1] is not None for row in samples):
+            return None
+        place_of = {own: place for place, own in enumerate(first)}
+        codes = np.array([place_of[own] for own in tags], dtype=np.int32)
+        m = self.query.measurement
+        of_series = [*zip(*samples, strict=True)][1 : 1 + len(m.tags) + len(m.own_tags)]
+        times = [time_ms * NS_PER_MS for time_ms in values[TIME].tolist()]
+        fields = [column_of(values[name]) if name in values else [None] * len(tags) for name in m.field_names]
+        return ByColumn([times, *(Codes(codes, one) for one in of_series), *fields, [None] * len(tags)])
+
+    def _one_by_one(self, raw: Iterable[bytes]) -> list[Record]:
         m = self.query.measurement
         names = ("_id", *([TAGS] if m.tags else []), TIME, *m.field_names)
         types = self._types({"_id": "ObjectId", TIME: "date", **({TAGS: "document"} if m.tags else {})})

@@ -231,7 +231,7 @@ class MongodbSession(NetworkSession[Messages]):
                     return documents
                 command = {"getMore": bson.Int64(cursor["id"]), "collection": collection, "batchSize": _BATCH_ROWS}
 
-    def _stored(self, statement: Statement) -> list[tuple[Any, ...]]:
+    def _stored(self, statement: Statement) -> Sequence[tuple[Any, ...]]:
         if len(statement.params) != 3:
             raise not_mine(statement)
         name, stages, query = statement.params

@@ -8,7 +8,7 @@ ANSI_QUOTES and NO_BACKSLASH_ESCAPES, in which names and texts are quoted as in 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsbench.encode import mysql_text, sql
@@ -104,8 +104,10 @@ class MysqlText(SqlText):
         self._by_time, self._series = by_time, ""
 
     def statement(self, query: Query) -> Statement:
-        text = super().statement(query).text
-        return OfSeries(text, series=self._series) if self._series else Statement(text)
+        made = replace(super().statement(query), params=())  # which are literals in the text
+        if not self._series:
+            return made
+        return OfSeries(made.text, has_tags_apart=made.has_tags_apart, series=self._series)
 
     def mark(self, number: int) -> str:
         """Return the value itself."""

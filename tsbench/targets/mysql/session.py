@@ -32,7 +32,7 @@ from tsbench.targets.mysql.schemas import (
 )
 from tsbench.targets.session import GRACE_S, MEANT, NetworkSession, Watchdog, statement_of, undecodable
 from tsbench.targets.sql import names, quoted, table_names
-from tsbench.targets.sql_session import inventory, stored_records
+from tsbench.targets.sql_session import ALL_TAGS, by_column, inventory, stored_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -209,12 +209,14 @@ class MysqlSession(NetworkSession[Connection]):
     # --- queries
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
-        stored = columns[-1] == OTHERS
         with self._op() as connection:
             of, rows = connection.fetch(_text(statement, connection))
             if not of:
                 raise ValueError("a query was answered without columns")
-        return Rows(columns, stored_records(rows, of, columns) if stored else rows)
+            if columns[-1] != OTHERS:
+                return Rows(columns, rows)
+            tags = by_column(*connection.fetch(ALL_TAGS.encode())) if statement.has_tags_apart else None
+            return stored_rows(columns, *by_column(of, rows), tags)
 
     def explain(self, statement: Statement) -> Plan:
         """Return the plan; rows are examined where a handler reads them, also from a temporary table."""

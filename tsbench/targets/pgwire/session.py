@@ -7,35 +7,27 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import psycopg
-from psycopg.adapt import Loader
-from psycopg.pq import Format, TransactionStatus
+from psycopg import postgres
+from psycopg.pq import TransactionStatus
+from psycopg.types.numeric import Int8BinaryLoader
 
 from tsbench.encode.pgcopy import EPOCH_2000_US
 from tsbench.model import OTHERS, OpError, Outcome, Rows
+from tsbench.targets.base import Statement
 from tsbench.targets.pgwire.connection import Connection
 from tsbench.targets.session import GRACE_S, MEANT, NetworkSession, statement_of, undecodable
-from tsbench.targets.sql_session import stored_records
+from tsbench.targets.sql_session import ALL_TAGS, by_column, stored_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from psycopg.abc import Buffer
+    from collections.abc import Mapping, Sequence
 
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Command, Statement
+    from tsbench.targets.base import Command
+    from tsbench.targets.sql_session import Answer
 
+_TIMESTAMPTZ = postgres.types["timestamptz"].oid
 _RAISED = "P0001"
 """Code of the error that a statement of ours raises; its message is followed by the place in that statement."""
-
-
-class _Nanoseconds(Loader):
-    """Loads a timestamptz as ns since 1970: Python's datetimes end at the year 9999 and have no infinity."""
-
-    format = Format.BINARY
-
-    def load(self, data: Buffer) -> int:
-        """Return the time; the infinities are the ends of 64-bit microseconds since 2000."""
-        return (int.from_bytes(data, "big", signed=True) + EPOCH_2000_US) * 1_000
 
 
 class PgwireSession(NetworkSession[Connection]):
@@ -103,10 +95,20 @@ class PgwireSession(NetworkSession[Connection]):
     def _stored(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         """Return rows with all columns of their table; unprepared: a column may have been added to it since."""
         with self._op() as connection, connection.cursor(binary=True) as cursor:
-            cursor.adapters.register_loader("timestamptz", _Nanoseconds)
-            cursor.execute(statement.text, statement.params or None, prepare=False)
-            names = [column.name for column in cursor.description or ()]
-            return Rows(columns, stored_records(cursor.fetchall(), names, columns))
+            # Python's datetimes end at the year 9999 and have no infinity.
+            cursor.adapters.register_loader("timestamptz", Int8BinaryLoader)
+
+            def fetched(statement: Statement) -> Answer:
+                cursor.execute(statement.text, statement.params or None, prepare=False)
+                of = cursor.description or ()
+                names, values = by_column([column.name for column in of], cursor.fetchall())
+                return names, [
+                    _moments(column) if one.type_code == _TIMESTAMPTZ else column
+                    for one, column in zip(of, values, strict=True)
+                ]
+
+            tags = fetched(Statement(ALL_TAGS)) if statement.has_tags_apart else None
+            return stored_rows(columns, *fetched(statement), tags)
 
     def limit(self, connection: Connection, due_s: float) -> None:
         connection.deadline = due_s
@@ -141,6 +143,11 @@ class PgwireSession(NetworkSession[Connection]):
         if not state:  # raised by psycopg before anything was sent: a parameter that it cannot adapt, for example
             return Outcome.FAILED, "driver"
         return Outcome.FAILED, _CAUSES.get(state) or _CAUSES.get(state[:2]) or "server"
+
+
+def _moments(since_2000_us: Sequence[int | None]) -> list[int | None]:
+    """Return times in ns since 1970; the infinities are the ends of 64-bit microseconds."""
+    return [None if time_us is None else (time_us + EPOCH_2000_US) * 1_000 for time_us in since_2000_us]
 
 
 def _limit_statements(connection: Connection, timeout_s: float) -> None:
