@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Aggregate: TypeAlias = Literal["max", "min", "mean", "sum", "count"]
+Aggregate: TypeAlias = str
+"""One of `AGGREGATES`, or a percentile, `p1` to `p99`."""
+AGGREGATES = ("max", "min", "mean", "sum", "count", "first", "last")
+"""Of points that have the field: `first` and `last` are the values of the oldest and of the newest of them."""
 
 
 class Kind(StrEnum):
@@ -218,6 +221,14 @@ class Condition:
         return _COMPARE[self.comparison](values, self.value)
 
 
+def share_of(aggregate: Aggregate) -> float | None:
+    """Return the share of values below a percentile (0.95 of p95); None of another aggregate.
+
+    Of n sorted values it is the one at (n - 1) * share, from 0, interpolated between two: SQL's percentile_cont.
+    """
+    return int(aggregate[1:]) / 100 if aggregate[0] == "p" and aggregate[1:].isdigit() else None
+
+
 @dataclass(frozen=True, slots=True)
 class Tagged:
     """A condition on a row's series: its tag has one of the values, which are texts that are not empty."""
@@ -255,8 +266,8 @@ class Aggregated:
     `values` are pairs of an aggregate and a field. Buckets are aligned to the epoch (UTC): a point at t belongs to the
     bucket that starts at t - t mod bucket_ns. There is a row for each bucket and group of series with the same tags
     that has points; without buckets the window is one. A field that no point of a group has counts 0, and has no other
-    aggregate (a sum of 0 will do). Rows are chosen as for `Raw`. With `top` only the first rows by one of
-    the values are wanted.
+    aggregate (a sum of 0 will do). Of several points at the time of the first or last one any value will do. Rows are
+    chosen as for `Raw`. With `top` only the first rows by one of the values are wanted.
     """
 
     measurement: Measurement

@@ -54,6 +54,10 @@ QUERIES: dict[str, Query] = {
     "newest row of a measurement without tags": Latest(LAG, ("kb",)),
     "rows above a threshold": Raw(CPU, ("busy", "load"), HOUR, None, (Condition("busy", ">", 90.0),)),
     "rows above a threshold of two hosts": Raw(CPU, ("busy",), HOUR, TWO, (Condition("busy", ">", 90.0),)),
+    "first and last by minute and host": Aggregated(
+        CPU, (("first", "busy"), ("last", "load")), HOUR, MINUTE, ("host",)
+    ),
+    "percentiles by host": Aggregated(CPU, (("p50", "busy"), ("p95", "busy")), HOUR, None, ("host",)),
     "newest five minutes": LatestBuckets(CPU, ("busy",), "max", MINUTE, HOUR.end_ns, 5),
     "count": Count(CPU),
     "stored points": Stored(DISK, HOUR.start_ns, HOUR.end_ns),

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsbench.check.buckets import REDUCE
-from tsbench.check.comparison import ROUNDING, Computed, Difference, compare_rows, in_order
+from tsbench.check.comparison import ROUNDING, Computed, Difference, OneOf, compare_rows, in_order
 from tsbench.check.packed import is_beyond_floats
 from tsbench.check.questions import WindowTracker
+from tsbench.model import share_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,6 +31,7 @@ def is_computed_alone(query: Aggregated) -> bool:
     """Return whether a query has a tracker of its own: it is more than an aggregate by time, and by key perhaps."""
     m = query.measurement
     plain = len(query.aggregates) == 1 and query.bucket_ns is not None and query.by in {(), (m.key,)}
+    plain = plain and query.aggregates <= REDUCE.keys()
     return bool(query.where or query.top or m.nullable or not plain)
 
 
@@ -52,6 +54,14 @@ class AggregateTracker(WindowTracker):
         self._extremes: dict[tuple[Aggregate, str], NDArray[Any] | None] = {
             value: None for value in query.values if value[0] in {"max", "min"}
         }
+        self._ends: dict[tuple[Aggregate, str], dict[int, tuple[int, set[float]]]] = {
+            value: {} for value in query.values if value[0] in {"first", "last"}
+        }
+        """Of cells that have one: the time of the first or last point, and the values of all points then."""
+        self._spread: dict[str, list[tuple[NDArray[np.int64], NDArray[np.float64]]]] = {
+            name: [] for how, name in query.values if share_of(how) is not None
+        }
+        """Cells and values of the fields of which there are percentiles."""
 
     def _begin(self) -> None:
         """Make the cells of all buckets and groups; before, questions whose windows come later would take memory."""
@@ -78,11 +88,31 @@ class AggregateTracker(WindowTracker):
             values = known.fields[name][rows]
             has = ~np.isnan(values)
             self._add(name, values[has], cells[has])
+            for how in {how for how, of in self._ends if of == name}:
+                self._add_end(how, name, values[has], cells[has], known.time_ns[rows][has])
+
+    def _add_end(
+        self, how: Aggregate, name: str, values: NDArray[Any], cells: NDArray[np.int64], times_ns: NDArray[np.int64]
+    ) -> None:
+        sign = 1 if how == "last" else -1
+        order = np.lexsort((-sign * times_ns, cells))  # of each cell the end comes first
+        starts = order[np.flatnonzero(np.diff(cells[order], prepend=-1))]
+        end_of = np.zeros(len(self._there), dtype=np.int64)
+        end_of[cells[starts]] = times_ns[starts]
+        there, ends = times_ns == end_of[cells], self._ends[how, name]
+        for cell, time_ns, value in zip(
+            cells[there].tolist(), times_ns[there].tolist(), values[there].tolist(), strict=True
+        ):
+            before_ns, others = ends.get(cell, (time_ns, set()))
+            if sign * (time_ns - before_ns) >= 0:
+                ends[cell] = time_ns, {value, *(others if time_ns == before_ns else ())}
 
     def _add(self, name: str, values: NDArray[Any], cells: NDArray[np.int64]) -> None:
         if not len(values):
             return
         size = len(self._there)
+        if name in self._spread:
+            self._spread[name].append((cells, values.astype(np.float64, copy=False)))
         self._counts[name] += np.bincount(cells, minlength=size)
         if name in self._sums:
             floats = values.astype(np.float64, copy=False)
@@ -123,10 +153,19 @@ class AggregateTracker(WindowTracker):
     def _expected(self) -> Iterator[Row]:
         """Yield the rows of the gold answer."""
         query = self._query
+        percentiles = {
+            (how, name): _percentiles(self._spread[name], share)
+            for how, name in query.values
+            if (share := share_of(how)) is not None
+        }
         for cell in np.flatnonzero(self._there).tolist():
             bucket, group = divmod(cell, len(self._groups))
             time = [] if query.bucket_ns is None else [self._origin_ns + bucket * self._bucket_ns]
-            yield (*time, *self._groups[group], *(self._value(*value, cell) for value in query.values))
+            values = (
+                percentiles[value].get(cell) if value in percentiles else self._value(*value, cell)
+                for value in query.values
+            )
+            yield (*time, *self._groups[group], *values)
 
     def _value(self, how: Aggregate, name: str, cell: int) -> Any:
         count = float(self._counts[name][cell])
@@ -134,6 +173,8 @@ class AggregateTracker(WindowTracker):
             return count
         if not count:
             return None
+        if how in {"first", "last"}:
+            return OneOf.of(self._ends[how, name][cell][1])
         if how in {"max", "min"}:
             column = self._extremes[how, name]
             assert column is not None  # noqa: S101 - there is a value
@@ -142,6 +183,23 @@ class AggregateTracker(WindowTracker):
         within = ROUNDING * self._largest[name]
         total = float(self._sums[name][cell])
         return Computed.of(total / count, count * within) if how == "mean" else Computed.of(total, count**2 * within)
+
+
+def _percentiles(spread: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]], share: float) -> dict[int, Computed]:
+    """Return the percentile of each cell that has values, as `share_of` says."""
+    if not spread:
+        return {}
+    cells, values = (np.concatenate(column) for column in zip(*spread, strict=True))
+    order = np.lexsort((values, cells))
+    cells, values = cells[order], values[order]
+    starts = np.flatnonzero(np.diff(cells, prepend=-1))
+    ranks = (np.diff(starts, append=len(cells)) - 1) * share
+    low = starts + np.floor(ranks).astype(np.int64)
+    below, above = values[low], values[np.minimum(low + 1, len(values) - 1)]
+    rest = ranks % 1
+    found = np.where(rest > 0, below + (above - below) * rest, below)
+    within = 4 * ROUNDING * np.maximum(np.abs(below), np.abs(above))
+    return dict(zip(cells[starts].tolist(), map(Computed.of, found.tolist(), within.tolist()), strict=True))
 
 
 def first_rows(query: Aggregated, top: Top, expected: list[Row], actual: list[Row]) -> list[Row]:

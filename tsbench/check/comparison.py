@@ -18,7 +18,7 @@ from tsbench.model import Kind, Latest, Raw, Stored, Text
 from tsbench.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tsbench.model import Measurement, Query, Rows
 
@@ -43,6 +43,21 @@ class Computed(float):
         """Return a value with its bound."""
         text = cls(value)
         text.within = within
+        return text
+
+
+class OneOf(float):
+    """A gold value for which others will do: `values` are all of them, this one included."""
+
+    __slots__ = ("values",)
+    values: frozenset[float]
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> OneOf:
+        """Return one of the values, with all."""
+        known = frozenset(values)
+        text = cls(min(known))
+        text.values = known
         return text
 
 
@@ -274,6 +289,8 @@ def equal(one: Any, other: Any) -> bool:
     """Return True if two canonical values are the same, the second within the bound of the first; NaN equals NaN."""
     if isinstance(one, Computed) and type(other) in {float, int}:
         return bool(one == other or abs(one - other) <= one.within)
+    if isinstance(one, OneOf):
+        return other in one.values
     if isinstance(one, float) and isinstance(other, float):
         return one == other or (math.isnan(one) and math.isnan(other))
     return type(one) is type(other) and bool(one == other)

@@ -325,7 +325,13 @@ def _on_answers(cell: Cell) -> list[str]:
     answers = cell.summary.answers
     if answers is None:
         return []
-    texts = unproven_remarks(cell)
+    asked = cell.summary.measured.ops if cell.summary.measured is not None else {}
+    texts = [
+        f"'{kind}' was not asked, which counts as failed: {why}"
+        for kind, why in answers.unsupported.items()
+        if kind in asked and "unsupported" in asked[kind].causes
+    ]
+    texts += unproven_remarks(cell)
     for kind, known in answers.known.items():
         of = f"{known.count:,} of {answers.by_kind.get(kind, known.count):,} answers to '{kind}'"
         texts.append(f"{of} differ from gold, which is known: {known.reason}")

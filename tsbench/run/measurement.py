@@ -208,14 +208,15 @@ def failed(ops: OpTotals, allowed: float, firsts: Mapping[str, FirstOp] | None =
 
 
 def by_kind(merged: Merged, spec: Job) -> tuple[dict[str, OpKind], dict[OpKind, OpTotals], OpTotals]:
-    """Return the kind (write or query) of each op by name, the totals by kind, and those of all ops."""
+    """Return the kind (write or query) of each op by name, the totals by kind of what was sent, and those of all ops."""
     kinds: dict[str, OpKind] = {op.name: "write" if op.write is not None else "query" for op in spec.op}
     of_kind: dict[str, OpKind] = {}
     sums: dict[OpKind, OpTotals] = {"write": OpTotals(), "query": OpTotals()}
     everything = OpTotals()
     for name, totals in sorted(merged.totals.items()):
         of_kind[name] = kinds.get(name, "write" if name.startswith("write-") else "query")
-        sums[of_kind[name]].add(totals)
+        if totals.causes["unsupported"] < totals.done:  # else nothing was asked, which takes no time
+            sums[of_kind[name]].add(totals)
         everything.add(totals)
     return of_kind, sums, everything
 

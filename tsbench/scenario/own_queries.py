@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import Field, field_validator, model_validator
 
-from tsbench.model import Condition, Kind, Tagged, Top, names_of_values
+from tsbench.model import AGGREGATES, Condition, Kind, Tagged, Top, names_of_values
 from tsbench.scenario.types import DurationNs, Part
 from tsbench.targets.registry import TARGETS, unknown
 from tsbench.text import suggestion
@@ -30,7 +30,7 @@ TAKEN = frozenset({"time", "id", "tags", "tags_id", "_id", "timestamp"})
 _CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|>|<|=)\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*", re.IGNORECASE)
 _TAG_IS = re.compile(r"\s*(\w+)\s*=\s*'([^']+)'((?:\s+or\s+'[^']+')*)\s*")
 _FLAG_IS = re.compile(r"\s*(\w+)\s*=\s*(true|false)\s*")
-_SELECTED = re.compile(r"\s*(max|min|mean|sum|count)\((\w+)\)\s*")
+_SELECTED = re.compile(rf"\s*({'|'.join(AGGREGATES)}|p[1-9][0-9]?)\((\w+)\)\s*")
 _ORDER = re.compile(r"\s*(\w+)\((\w+)\)(?:\s+(asc|desc))?\s*")
 _COLUMN = re.compile(r"\w{1,60}:(time|text|int|float|bool)")
 
@@ -61,7 +61,7 @@ class QueryPart(Part):
     of: str | Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=1_000)] | None = None
     """The measurement, or several, of which queries take one in turn. Default: the first one."""
     select: Annotated[tuple[str, ...], Field(strict=False, max_length=1_000)] = ()
-    """Fields (`temp`), or aggregates of fields (`max(temp)`): max, min, mean, sum, count."""
+    """Fields (`temp`), or aggregates (`max(temp)`): max, min, mean, sum, count, first, last, p1 to p99 (percentile)."""
     where: Annotated[tuple[str, ...], Field(strict=False, max_length=10)] = ()
     """Conditions that all hold: `temp > 80` (or >= < <= =) or `state = 'idle'` for a field, `site = 's-3' or 's-4'`."""
     by: Annotated[tuple[str, ...], Field(strict=False, max_length=20)] = ()
@@ -164,6 +164,8 @@ class QueryPart(Part):
             known = ", ".join(f"{how}({name})" for how, name in self.values)
             said = f"; take one of select: {known}" if known else ", and select has none"
             raise ValueError(f"order: '{self.order}' is no aggregate, perhaps with asc or desc{said}")
+        if m[1] in {"first", "last"}:
+            raise ValueError(f"order: of several points at one time any is the {m[1]}; take another aggregate")
         if not self.by or self.bucket is not None or self.newest:
             raise ValueError("order: belongs to aggregates by tags (by = ['site']) of the whole window, without bucket")
 
@@ -176,6 +178,8 @@ class QueryPart(Part):
             raise ValueError("newest: buckets are of all series together; take by, series, draw and where out")
         if self.bucket is None or len({how for how, _ in self.values}) > 1:
             raise ValueError("newest: buckets need bucket = '5m', and the same aggregate of each field")
+        if self.values[0][0] not in {"max", "min", "mean", "sum", "count"}:
+            raise ValueError("newest: buckets are of max, min, mean, sum or count; give others a window")
 
     @property
     def values(self) -> tuple[tuple[Aggregate, str], ...]:

@@ -25,8 +25,9 @@ from tsbench.model import (
     Stored,
     Text,
     WriteMode,
+    share_of,
 )
-from tsbench.targets.base import Payload, Schema, Statement, text_in
+from tsbench.targets.base import Payload, Schema, Statement, Unsupported, text_in
 from tsbench.text import shortened
 from tsbench.workload.own_text import filled
 
@@ -326,6 +327,20 @@ class SqlText(ABC):
         """Return the expression for an aggregate of a field's column; an average has the precision of floats."""
         return f"{function}({column})"
 
+    def percentile(self, share: float, column: str) -> str:
+        """Return the expression for a percentile of a column, as `share_of` says."""
+        raise Unsupported("it has no interpolated percentile (percentile_cont) as an aggregate")
+
+    def end(self, column: str, *, newest: bool) -> str:
+        """Return the expression for the value of the newest row that has one, or of the oldest."""
+        raise Unsupported("it has no aggregate that takes the first or last value in time")
+
+    def _value(self, how: Aggregate, column: str, kind: Kind) -> str:
+        if how in _FUNCTION:
+            return self.aggregate(_FUNCTION[how], column, kind)
+        share = share_of(how)
+        return self.end(column, newest=how == "last") if share is None else self.percentile(share, column)
+
     def any_series(self, measurement: Measurement) -> list[str]:
         """Return a condition that every row fulfils and by which rows are looked up, as a list of none or one."""
         return []
@@ -451,7 +466,7 @@ class SqlText(ABC):
         """Return the columns with the aggregates of a query's fields."""
         kinds = {field.name: field.kind for field in query.measurement.fields}
         return ", ".join(
-            f"{self.aggregate(_FUNCTION[how], f'm.{quoted(name)}', kinds[name])} AS {quoted(alias)}"
+            f"{self._value(how, f'm.{quoted(name)}', kinds[name])} AS {quoted(alias)}"
             for (how, name), alias in zip(query.values, query.value_names, strict=True)
         )
 

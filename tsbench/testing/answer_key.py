@@ -28,12 +28,13 @@ from tsbench.model import (
     Rows,
     Stored,
     Text,
+    share_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tsbench.model import Measurement
+    from tsbench.model import Aggregate, Measurement
 
 _MERGE_ABOVE_ROWS = 250_000
 _EVER = (-(2**63), 2**63 - 1)
@@ -191,7 +192,7 @@ class _Answer:
         return [*texts] if tag == self.table.measurement.key else [text or None for text in texts]
 
     def _aggregated(self, query: Aggregated) -> pl.DataFrame:
-        frame, by = self._inside(query), [f"t:{tag}" for tag in query.by]
+        frame, by = self._inside(query).sort("time", maintain_order=True), [f"t:{tag}" for tag in query.by]
         for name, tag in zip(by, query.by, strict=True):
             texts = pl.Series(name, self.table.tags[tag].tolist(), dtype=pl.String)
             frame = frame.with_columns(texts.gather(frame["series"]))
@@ -236,4 +237,12 @@ def _bucketed(frame: pl.DataFrame, bucket_ns: int) -> pl.DataFrame:
 
 def _values(query: Aggregated | LatestBuckets) -> list[pl.Expr]:
     named = zip(query.values, query.value_names, strict=True)
-    return [getattr(pl.col(f"f:{field}"), how)().alias(f"f:{name}") for (how, field), name in named]
+    return [_value(how, f"f:{field}").alias(f"f:{name}") for (how, field), name in named]
+
+
+def _value(how: Aggregate, column: str) -> pl.Expr:
+    values = pl.col(column).drop_nulls()
+    if (share := share_of(how)) is not None:
+        return values.quantile(share, "linear")
+    of: pl.Expr = getattr(values, how)()
+    return of

@@ -20,6 +20,7 @@ from tsbench.model import (
     Query,
     Raw,
     WriteMode,
+    share_of,
 )
 from tsbench.targets.registry import TARGETS
 from tsbench.testing import data
@@ -88,10 +89,18 @@ of_every_layout = pytest.mark.every_layout
 
 
 def form_of(query: Query) -> type | str:
-    """Return the class of a query, "top" for one of the first rows, "where" for others with conditions on fields."""
+    """Return the class of a query, or what is particular to it: its aggregates, its first rows, or its conditions."""
+    if isinstance(query, Aggregated) and query.aggregates & {"first", "last"}:
+        return "ends where" if query.where else "ends"
+    if isinstance(query, Aggregated) and any(share_of(how) is not None for how in query.aggregates):
+        return "percentiles of series" if query.by == (query.measurement.key,) else "percentiles"
     if isinstance(query, Aggregated) and query.top is not None:
         return "top"
     return "where" if isinstance(query, Raw | Aggregated) and query.where else type(query)
+
+
+NO_ENDS = ("ends", "ends where", "percentiles", "percentiles of series")
+"""Kinds of query that a database refuses that has only the aggregates of SQL-92."""
 
 
 class ContractBase:

@@ -200,6 +200,8 @@ def _aggregates(
     one, other = m.field_names[0], m.field_names[-1]
     several: tuple[tuple[Aggregate, str], ...] = (("max", one), ("mean", one), ("count", other), ("min", other))
     sums: tuple[tuple[Aggregate, str], ...] = (("sum", one), ("min", other))
+    ends: tuple[tuple[Aggregate, str], ...] = (("last", one), ("first", one), ("first", other))[: 2 + (one != other)]
+    spread: tuple[tuple[Aggregate, str], ...] = (("p50", one), ("p95", one), ("p99", other))
     by, minute = m.tags[-1:], 60 * S
     tagged = (Tagged(by[0], ("r1", "elsewhere")),)
     return [
@@ -229,6 +231,13 @@ def _aggregates(
                 top=Top(Aggregated(m, sums, window).value_names[1], 1, lowest=True),
             ),
         ),
+        Asked("first and last by key", Aggregated(m, ends, window, None, m.tags[:1])),
+        Asked("last by minute and key", Aggregated(m, ends[:1], window, minute, m.tags[:1], chosen)),
+        Asked("first and last by minute and key", Aggregated(m, ends[1:], window, minute, m.tags[:1], None, where)),
+        Asked("percentiles of all", Aggregated(m, spread, window)),
+        Asked("a percentile by minute", Aggregated(m, spread[1:2], window, minute)),
+        Asked("percentiles by minute and a tag", Aggregated(m, spread, window, minute, by, None, where)),
+        Asked("percentiles and others by key", Aggregated(m, (*spread, *several), window, minute, m.tags[:1])),
         Asked("maximum of a tag's series by minute", Aggregated(m, several[:1], window, minute, tagged=tagged)),
         Asked("aggregates of a tag's series by key", Aggregated(m, several, window, minute, m.tags[:1], tagged=tagged)),
         Asked("raw rows of a tag's series", Raw(m, m.field_names, window, tagged=tagged)),
@@ -250,8 +259,8 @@ def difference(query: Query, expected: Rows, actual: Rows) -> Difference | None:
 
 
 def rounded(query: Query, rows: Rows) -> Rows:
-    """Sums and means of an answer key as values from which another order of addition may differ."""
-    if not {how for how, _ in getattr(query, "values", ())} & {"sum", "mean"}:
+    """Sums, means and percentiles of an answer key as values from which other orders of addition may differ."""
+    if {how for how, _ in getattr(query, "values", ())} <= {"max", "min", "count", "first", "last"}:
         return rows
     time = rows.columns.index("time") if "time" in rows.columns else -1
     return Rows(

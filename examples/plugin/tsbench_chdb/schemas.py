@@ -47,6 +47,12 @@ class _Text(SqlText):
     def number_of(self, column: str, bucket_ns: int) -> str:
         return f"intDiv(toUnixTimestamp64Nano({column}), {bucket_ns})"
 
+    def percentile(self, share: float, column: str) -> str:
+        return f"quantileExactInclusive({share})({column})"
+
+    def end(self, column: str, *, newest: bool) -> str:
+        return f'{"argMax" if newest else "argMin"}({column}, m."time")'  # of rows that have one
+
     def latest(self, query: Latest) -> str:
         # argMax alone would skip rows whose value is NULL; a tuple never is.
         m = query.measurement

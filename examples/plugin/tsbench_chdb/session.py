@@ -16,7 +16,7 @@ from tsbench.model import OTHERS, OpError, Outcome, Rows, WriteMode
 from tsbench.targets.base import Plan, ServerObject, Statement
 from tsbench.targets.session import MEANT, OpSession, new_lock, statement_of, undecodable
 from tsbench.targets.sql import quoted, table_names
-from tsbench.targets.sql_session import inventory, stored_records
+from tsbench.targets.sql_session import by_column, inventory, read_stored
 from tsbench.targets.target import Endpoint
 
 if TYPE_CHECKING:
@@ -122,8 +122,9 @@ class ChdbSession(OpSession[Any]):
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         with self._op():
-            names, rows = self._fetch(statement)
-        return Rows(columns, stored_records(rows, names, columns) if columns[-1] == OTHERS else rows)
+            if columns[-1] == OTHERS:
+                return read_stored(lambda one: by_column(*self._fetch(one)), statement, columns)
+            return Rows(columns, self._fetch(statement)[1])
 
     def _fetch(self, statement: Statement) -> tuple[list[str], list[tuple[Any, ...]]]:
         return _rows(self._connection.query(statement.text, "Arrow", params=_params(statement)))

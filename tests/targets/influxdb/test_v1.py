@@ -79,7 +79,7 @@ def line_of(alteration: Alteration) -> bytes:
 class Influxdb1Contract(TargetContract):
     name = "influxdb1"
     version: str
-    unsupported = {"tags": ("top",)}  # noqa: RUF012
+    unsupported = {"tags": ("top", "percentiles", "percentiles of series")}  # noqa: RUF012
     wrong_endpoints = ("nonsense", "http://127.0.0.1:1/x", "http://127.0.0.1:8086/", "postgresql://h/x")
 
     @pytest.fixture

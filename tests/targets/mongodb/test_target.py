@@ -25,6 +25,7 @@ pytestmark = pytest.mark.mongodb
 
 class TestMongodb(TargetContract):
     name = "mongodb"
+    unsupported = dict.fromkeys(TARGET.schemas, ("percentiles", "percentiles of series"))
     variants = {"per-point": "per-point-indexed", "timeseries-indexed": "timeseries"}  # noqa: RUF012
     wrong_endpoints = (
         "nonsense",

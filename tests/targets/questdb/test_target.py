@@ -84,6 +84,7 @@ def changes(alteration: Alteration) -> list[str]:
 @pytest.mark.questdb
 class TestQuestDB(TargetContract):
     name = "questdb"
+    unsupported = dict.fromkeys(("wide", "dedup"), ("percentiles", "percentiles of series"))
     wrong_endpoints = ("nonsense", "http://127.0.0.1:1/x", "http://127.0.0.1:9000/?pg=0", "postgresql://h/qdb")
 
     @pytest.fixture

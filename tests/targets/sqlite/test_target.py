@@ -15,6 +15,7 @@ from tsbench.targets.sqlite import TARGET
 from tsbench.targets.sqlite.schemas import WAL
 from tsbench.testing import data
 from tsbench.testing.contract import TargetContract
+from tsbench.testing.contract_base import NO_ENDS
 from tsbench.testing.data import CPU, START_NS, S
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 class TestSqlite(TargetContract):
     name = "sqlite"
+    unsupported = dict.fromkeys(TARGET.schemas, NO_ENDS)
     wrong_endpoints = ("nonsense", "sqlite://relative.db", "sqlite:///no/such/directory/x.db")
 
     @pytest.fixture

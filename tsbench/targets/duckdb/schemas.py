@@ -43,6 +43,12 @@ class _Text(SqlText):
     def number_of(self, column: str, bucket_ns: int) -> str:
         return f"epoch_us({column}) // {bucket_ns // 1_000}"
 
+    def percentile(self, share: float, column: str) -> str:
+        return f"quantile_cont({column}, {share})"
+
+    def end(self, column: str, *, newest: bool) -> str:
+        return f'{"arg_max" if newest else "arg_min"}({column}, m."time")'  # of rows that have one
+
     def latest(self, query: Latest) -> str:
         # One pass over the columns asked for, without a sort: there is no index to look a series up in.
         m = query.measurement

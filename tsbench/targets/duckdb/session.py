@@ -123,8 +123,8 @@ class DuckdbSession(FileSession):
         causes = [cause for words, cause in _BY_TEXT if words in str(error)]
         return causes[0] if causes else _CAUSES.get(type(error).__name__, "server")
 
-    def _columns(self, text: str, params: Sequence[Any] = ()) -> Answer:
-        found = self._connection.execute(text, params).fetchnumpy()
+    def _by_column(self, statement: Statement) -> Answer:
+        found = self._connection.execute(statement.text, statement.params).fetchnumpy()
         return [*found], [*map(_column_of, found.values())]
 
     def explain(self, statement: Statement) -> Plan:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tsbench.model import OTHERS, Aggregated, Count, Kind, Latest, LatestBuckets, Query, Raw, Stored, Text
+from tsbench.model import OTHERS, Aggregated, Count, Kind, Latest, LatestBuckets, Query, Raw, Stored, Text, share_of
 from tsbench.targets.base import others_text, text_in
 from tsbench.targets.influxdb.influxql import duration, literal
 from tsbench.workload.own_text import filled
@@ -168,7 +168,7 @@ def _row_key(query: Aggregated) -> list[str]:
 
 def _kind_of(m: Measurement, how: Aggregate, field: str) -> Kind:
     """Return the type of an aggregate."""
-    if how in {"count", "mean"}:
+    if how in {"count", "mean"} or share_of(how) is not None:
         return Kind.INT if how == "count" else Kind.FLOAT
     return next(one.kind for one in m.fields if one.name == field)
 
@@ -184,7 +184,8 @@ def _part(query: Aggregated, how: Aggregate, field: str, name: str) -> Iterator[
         yield from _buckets(how, query.bucket_ns, query.by, of_field=False)
     else:
         yield f"group(columns: {_texts(query.by)})"
-        yield f"{how}()"
+        yield from _before_aggregate(how)
+        yield f"{how}()" if share_of(how) is None else f'quantile(q: {share_of(how)}, method: "exact_mean")'
     yield f"keep(columns: {_texts([*_row_key(query), '_value'])})"
     if len({_kind_of(query.measurement, *value) for value in query.values}) > 1:
         yield "map(fn: (r) => ({r with _value: float(v: r._value)}))"  # tables of two types cannot be joined
@@ -199,12 +200,23 @@ def _any_of(column: str, values: Sequence[str]) -> str:
 
 
 def _buckets(how: Aggregate, bucket_ns: int, by: Sequence[str], *, of_field: bool = True) -> list[str]:
-    every = duration(bucket_ns)
+    every, function = duration(bucket_ns), how
+    if (share := share_of(how)) is not None:
+        of = f'quantile(q: {share}, column: column, method: "exact_mean")'
+        function = f"(column, tables=<-) => tables |> {of}"
     return [
         f"group(columns: {_texts([*(['_field'] if of_field else []), *by])})",
-        f'aggregateWindow(every: {every}, fn: {how}, createEmpty: false, timeSrc: "_start")',
+        *_before_aggregate(how),
+        f'aggregateWindow(every: {every}, fn: {function}, createEmpty: false, timeSrc: "_start")',
         f"truncateTimeColumn(unit: {every})",
     ]
+
+
+def _before_aggregate(how: Aggregate) -> list[str]:
+    """Return the steps that an aggregate needs first: a group's rows are in no order, and quantile takes floats."""
+    if how in {"first", "last"}:
+        return ['sort(columns: ["_time"])']
+    return [] if share_of(how) is None else ["toFloat()"]
 
 
 def _newest(m: Measurement) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from tsbench.model import Aggregated, Count, Kind, Latest, LatestBuckets, Query, Raw, Stored, Text
+from tsbench.model import Aggregated, Count, Kind, Latest, LatestBuckets, Query, Raw, Stored, Text, share_of
 from tsbench.targets.base import Unsupported, text_in
 from tsbench.workload.own_text import filled
 
@@ -94,6 +94,8 @@ def _by_key(m: Measurement) -> list[str]:
 
 
 def _aggregates(query: Aggregated | LatestBuckets) -> str:
+    if any(share_of(how) is not None for how, _ in query.values):
+        raise Unsupported("InfluxQL's percentile is the value of a point (nearest rank), and is not interpolated")
     named = zip(query.values, query.value_names, strict=True)
     return ", ".join(f"{how}({quoted(name)}) AS {quoted(alias)}" for (how, name), alias in named)
 

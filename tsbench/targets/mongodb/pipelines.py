@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tsbench.encode.bson_columns import FIELD, MEASUREMENT, NS_PER_MS, POINT, TAGS, TIME, VALUE
 from tsbench.encode.bson_hours import HOUR, HOUR_MS, KEY, POINTS
 from tsbench.encode.sql import EPOCH
-from tsbench.model import Aggregated, Count, Latest, LatestBuckets, Raw, Stored, Text
+from tsbench.model import Aggregated, Count, Latest, LatestBuckets, Raw, Stored, Text, share_of
 from tsbench.targets.base import Statement, Unsupported, text_in
 from tsbench.workload.own_text import pipeline
 
@@ -112,7 +112,11 @@ class Pipeline:
         first: list[PipelineStage] = []
         if query.top is not None:
             first = [{"$sort": {query.top.column: 1 if query.top.lowest else -1}}, {"$limit": query.top.limit}]
-        return [*values, group, {"$sort": order}, named(names, query.value_names), *first]
+        columns = named(names, query.value_names)
+        for (how, _), name in zip(query.values, query.value_names, strict=True):
+            if how in {"first", "last"}:
+                columns["$project"][name] += ".v"
+        return [*values, group, {"$sort": order}, columns, *first]
 
     def _latest_buckets(self, query: LatestBuckets) -> list[PipelineStage]:
         return [
@@ -136,6 +140,11 @@ class Pipeline:
 def _aggregate(aggregate: Aggregate, value: Any) -> Any:
     if aggregate == "count":
         return {"$sum": {"$cond": [{"$gt": [value, None]}, 1, 0]}}
+    if share_of(aggregate) is not None:
+        raise Unsupported("MongoDB's $percentile is approximate")
+    if aggregate in {"first", "last"}:  # a document is compared by its parts in order
+        timed = {"$cond": [{"$gt": [value, None]}, {"t": f"${TIME}", "v": value}, None]}
+        return {"$max" if aggregate == "last" else "$min": timed}
     return {"$avg" if aggregate == "mean" else f"${aggregate}": value}
 
 

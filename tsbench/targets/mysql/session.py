@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import MySQLdb
 
@@ -32,7 +32,7 @@ from tsbench.targets.mysql.schemas import (
 )
 from tsbench.targets.session import GRACE_S, MEANT, NetworkSession, Watchdog, statement_of, undecodable
 from tsbench.targets.sql import names, quoted, table_names
-from tsbench.targets.sql_session import ALL_TAGS, by_column, inventory, stored_rows
+from tsbench.targets.sql_session import by_column, inventory, read_stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -210,13 +210,9 @@ class MysqlSession(NetworkSession[Connection]):
 
     def query(self, statement: Statement, columns: tuple[str, ...]) -> Rows:
         with self._op() as connection:
-            of, rows = connection.fetch(_text(statement, connection))
-            if not of:
-                raise ValueError("a query was answered without columns")
-            if columns[-1] != OTHERS:
-                return Rows(columns, rows)
-            tags = by_column(*connection.fetch(ALL_TAGS.encode())) if statement.has_tags_apart else None
-            return stored_rows(columns, *by_column(of, rows), tags)
+            if columns[-1] == OTHERS:
+                return read_stored(lambda one: by_column(*_fetched(one, connection)), statement, columns)
+            return Rows(columns, _fetched(statement, connection)[1])
 
     def explain(self, statement: Statement) -> Plan:
         """Return the plan; rows are examined where a handler reads them, also from a temporary table."""
@@ -328,6 +324,13 @@ class MysqlSession(NetworkSession[Connection]):
 _watchdog = Watchdog()
 _turns = count(os.getpid())
 """Spreads the sessions of a process over nodes, and the first ones of several processes."""
+
+
+def _fetched(statement: Statement, connection: Connection) -> tuple[list[str], list[tuple[Any, ...]]]:
+    of, rows = connection.fetch(_text(statement, connection))
+    if not of:
+        raise ValueError("a query was answered without columns")
+    return of, rows
 
 
 def _text(statement: Statement, connection: Connection) -> bytes:

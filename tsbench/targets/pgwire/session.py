@@ -13,16 +13,15 @@ from psycopg.types.numeric import Int8BinaryLoader
 
 from tsbench.encode.pgcopy import EPOCH_2000_US
 from tsbench.model import OTHERS, OpError, Outcome, Rows
-from tsbench.targets.base import Statement
 from tsbench.targets.pgwire.connection import Connection
 from tsbench.targets.session import GRACE_S, MEANT, NetworkSession, statement_of, undecodable
-from tsbench.targets.sql_session import ALL_TAGS, by_column, stored_rows
+from tsbench.targets.sql_session import by_column, read_stored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tsbench.net.tcp import NewWaiter
-    from tsbench.targets.base import Command
+    from tsbench.targets.base import Command, Statement
     from tsbench.targets.sql_session import Answer
 
 _TIMESTAMPTZ = postgres.types["timestamptz"].oid
@@ -107,8 +106,7 @@ class PgwireSession(NetworkSession[Connection]):
                     for one, column in zip(of, values, strict=True)
                 ]
 
-            tags = fetched(Statement(ALL_TAGS)) if statement.has_tags_apart else None
-            return stored_rows(columns, *fetched(statement), tags)
+            return read_stored(fetched, statement, columns)
 
     def limit(self, connection: Connection, due_s: float) -> None:
         connection.deadline = due_s

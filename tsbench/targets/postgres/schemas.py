@@ -73,6 +73,13 @@ class PostgresText(SqlText):
     def number_of(self, column: str, bucket_ns: int) -> str:
         return f"floor(extract(epoch FROM {column}) * 1000000 / {bucket_ns // 1_000})::bigint"
 
+    def percentile(self, share: float, column: str) -> str:
+        return f"percentile_cont({share}) WITHIN GROUP (ORDER BY {column})"
+
+    def end(self, column: str, *, newest: bool) -> str:
+        order = f'm."time"{" DESC" * newest}'
+        return f"(array_agg({column} ORDER BY {order}) FILTER (WHERE {column} IS NOT NULL))[1]"
+
     def among(self, column: str, keys: Sequence[str]) -> str:
         """Return the condition with one array parameter, so that one prepared statement serves any number of keys."""
         return f"{column} = ANY({self.arg(list(keys))}::text[])"
@@ -180,6 +187,10 @@ class TimescaleText(PostgresText):
         if _2000_NS % bucket_ns:
             return text
         return text.replace("date_bin", f"{EXTENSIONS}.time_bucket").replace(", timestamptz 'epoch')", ")")
+
+    def end(self, column: str, *, newest: bool) -> str:
+        function = "last" if newest else "first"
+        return f'{EXTENSIONS}.{function}({column}, m."time") FILTER (WHERE {column} IS NOT NULL)'
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,12 @@ class QuestText(SqlText):
         size = f"{bucket_ns // 1_000}U" if bucket_ns % 1_000_000_000 else f"{bucket_ns // 1_000_000_000}s"
         return f"SAMPLE BY {size} ALIGN TO CALENDAR"
 
+    def percentile(self, share: float, column: str) -> str:
+        raise Unsupported("QuestDB's percentiles are approximate (HdrHistogram)")
+
+    def end(self, column: str, *, newest: bool) -> str:
+        return f"{'last' if newest else 'first'}_not_null({column})"  # rows are in the order of their times
+
     def among(self, column: str, keys: Sequence[str]) -> str:
         """Return the condition; an empty list needs another one than FALSE, which SAMPLE BY does not take."""
         return super().among(column, keys) if keys else f"{column} IN ('') AND {column} NOT IN ('')"
