@@ -203,6 +203,7 @@ def test_untouched_data_in_influxdb_2_are_not_accused(influx_2: str, tmp_path: P
 
 
 @getattr(pytest.mark, "influxdb-1.8")
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_rows_that_were_written_beside_lastpoint_queries_are_not_accused(influx_18: str, tmp_path: Path) -> None:
     """InfluxDB 1.8 may show a point without some fields while it is being written: it must be whole afterwards."""

@@ -127,6 +127,7 @@ def test_other_data_a_changed_value_and_a_deleted_row_are_named_and_the_file_goe
     says(refused(place, kept), "keeps no database", "--keep")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.postgres
 def test_a_server_stays_for_several_campaigns_which_go_on_with_what_those_before_wrote(place: Path) -> None:
@@ -146,6 +147,7 @@ def test_a_server_stays_for_several_campaigns_which_go_on_with_what_those_before
     assert not [*kept.glob("*.server"), *kept.glob(FILE)]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.postgres
 def test_a_campaign_that_is_killed_leaves_data_that_nobody_goes_on_with(place: Path) -> None:

@@ -40,7 +40,11 @@ WORLD = ("--scale", "8", "--end", "2016-01-01T12:00:00Z")
 BUILT_IN = built_in_case("cpu-only", 10 * NS_PER_S).queries
 KINDS = [name for name in BUILT_IN if name.startswith(("single-", "double-", "cpu-max-all-8", "high-", "last"))]
 KINDS += ["groupby-orderby-limit", "raw-one"]
-SERVED = [TARGETS[0], *TARGETS[2:4]]
+SERVED = [
+    TARGETS[0],
+    TARGETS[2],
+    pytest.param("influxdb1", marks=[getattr(pytest.mark, "influxdb-1.8"), pytest.mark.nightly]),
+]
 
 
 def asked(path: Path, *words: str) -> str:

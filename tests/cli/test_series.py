@@ -37,6 +37,7 @@ def run(place: Path, *words: str) -> tuple[int, Command]:
     return command.wait(), command
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_page_begins_with_the_findings_of_all_and_leads_to_their_reports(tmp_path: Path) -> None:
     files = [written(tmp_path, "one"), written(tmp_path, "two", "duckdb")]

@@ -29,7 +29,7 @@ def started(place: Path, name: str, target: str) -> tuple[Command, str]:
     "target",
     [
         pytest.param("postgres", marks=pytest.mark.postgres),
-        pytest.param("influxdb2", marks=getattr(pytest.mark, "influxdb-2")),
+        pytest.param("influxdb2", marks=[getattr(pytest.mark, "influxdb-2"), pytest.mark.nightly]),
     ],
 )
 @pytest.mark.slow

@@ -207,6 +207,7 @@ TELLERS: dict[str, tuple[str, str, Callable[[Channel], None]]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "who", [pytest.param(who, marks=[] if who == "postgres, later" else [pytest.mark.nightly]) for who in TELLERS]

@@ -46,6 +46,7 @@ def test_few_repeats_have_no_interval_and_single_runs_are_rows_of_their_own(tmp_
     assert repeats_table(single) == summary_table(single)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_plots_have_one_line_and_one_row_per_cell_with_the_medians_of_its_repeats(tmp_path: Path) -> None:
     shapes = [replace(shape, seconds=4, warmup=1) for shape in rounds()[:6]]

@@ -238,6 +238,7 @@ def run(path: Path) -> tuple[int, str, dict[str, Any]]:
     return done.returncode, done.stdout + done.stderr, json.loads(summary.read_text(encoding="utf-8"))
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.nightly), 2])
 def test_users_that_are_added_and_taken_away_do_their_share(tmp_path: Path, processes: int) -> None:

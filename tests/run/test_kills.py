@@ -24,6 +24,7 @@ def nightly(name: str) -> list[pytest.MarkDecorator]:
     return [] if name in AT_ONCE else [pytest.mark.nightly]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "at_s"),

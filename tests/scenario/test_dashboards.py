@@ -201,9 +201,9 @@ def test_queries_of_a_dashboard_are_asked_or_named_with_what_was_not_understood(
     [
         ("postgres", ["sqlite", "duckdb"]),
         pytest.param("mysql", ["mariadb", "postgres"], marks=[pytest.mark.mariadb, pytest.mark.postgres, pytest.mark.nightly]),
-        pytest.param("influxql", ["influxdb1"], marks=getattr(pytest.mark, "influxdb-1.8")),
+        pytest.param("influxql", ["influxdb1"], marks=[getattr(pytest.mark, "influxdb-1.8"), pytest.mark.nightly]),
         pytest.param("flux", ["influxdb2"], marks=[getattr(pytest.mark, "influxdb-2"), pytest.mark.nightly]),
-        pytest.param("promql", ["victoriametrics"], marks=pytest.mark.victoria),
+        pytest.param("promql", ["victoriametrics"], marks=[pytest.mark.victoria, pytest.mark.nightly]),
     ],
 )  # fmt: skip
 def test_a_dashboards_queries_are_answered(

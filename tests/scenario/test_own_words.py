@@ -176,7 +176,12 @@ gold = "SELECT a.site, count(*), max(temp) FROM alarm a JOIN pump USING (time, p
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("old", "new", "wrong"), [("", "", False), ("AND m.time = a.time", "", True), ("> 2 G", ">= 2 G", True)]
+    ("old", "new", "wrong"),
+    [
+        ("", "", False),
+        pytest.param("AND m.time = a.time", "", True, marks=pytest.mark.nightly),
+        ("> 2 G", ">= 2 G", True),
+    ],
 )
 def test_gold_joins_measurements(
     old: str, new: str, wrong: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -195,7 +200,8 @@ def test_gold_joins_measurements(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("count", "are_same"), [("sum(1)", True), pytest.param("sum(2)", False, marks=pytest.mark.nightly)]
+    ("count", "are_same"),
+    [pytest.param("sum(1)", True, marks=pytest.mark.nightly), pytest.param("sum(2)", False, marks=pytest.mark.nightly)],
 )
 def test_gold_that_differs_from_all_databases_is_suspected_if_these_agree(
     count: str, are_same: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -211,6 +217,7 @@ def test_gold_that_differs_from_all_databases_is_suspected_if_these_agree(
     assert (of_all in said) == are_same
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_an_answer_that_is_another_one_when_asked_again_is_checked_by_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -97,6 +97,7 @@ def test_a_row_that_another_hand_deletes_or_changes_is_found_and_the_next_cell_l
     ]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_after_ctrl_c_nothing_stands_and_the_resumed_campaign_loads_again(tmp_path: Path) -> None:
     def interrupt(number: int) -> None:

@@ -208,7 +208,7 @@ def failed(ops: OpTotals, allowed: float, firsts: Mapping[str, FirstOp] | None =
 
 
 def by_kind(merged: Merged, spec: Job) -> tuple[dict[str, OpKind], dict[OpKind, OpTotals], OpTotals]:
-    """Return the kind (write or query) of each op by name, the totals by kind of what was sent, and those of all ops."""
+    """Return the kind (write or query) of each op by name, the totals by kind of what was sent, and of all ops."""
     kinds: dict[str, OpKind] = {op.name: "write" if op.write is not None else "query" for op in spec.op}
     of_kind: dict[str, OpKind] = {}
     sums: dict[OpKind, OpTotals] = {"write": OpTotals(), "query": OpTotals()}

@@ -143,6 +143,7 @@ def wait_for(condition, limit_s: float = PATIENCE_S) -> None:
     "blind",
     [pytest.param(False, id="one file system", marks=pytest.mark.nightly), pytest.param(True, id="two file systems")],
 )
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_two_hosts_give_the_same_totals_as_one_process_would(hosts, tmp_path, server, blind):
     summary, code, log = distributed(hosts, tmp_path, server, blind=blind)

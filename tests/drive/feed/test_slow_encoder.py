@@ -73,6 +73,7 @@ def writes(*ops: dict[str, Any], **drive: Any) -> dict[str, Any]:
     return document(drive=drive, op=list(ops), target={"name": "null", "settings": {"service": "1ms"}})
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("act", [pytest.param("sleep", marks=pytest.mark.nightly), "burn"])
 def test_an_encoder_that_takes_100_ms_per_write_moves_no_percentile(encoder, act: str) -> None:

@@ -115,6 +115,7 @@ def test_the_form_offers_the_endpoints_of_the_start_and_takes_no_other(
 
 
 @getattr(pytest.mark, "influxdb-1.8")
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_workers_log_in_as_their_master_does(
     served: Callable[..., Served], strangers: Callable[[], Stranger], tmp_path: Path

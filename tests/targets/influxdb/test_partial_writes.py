@@ -64,6 +64,7 @@ def stored(url: str) -> int:
 
 
 @getattr(pytest.mark, "influxdb-1.8")
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_run_accounts_for_every_point_of_a_write_that_was_refused_in_part(
     server: InfluxServer1, tmp_path: Path

@@ -80,6 +80,7 @@ target = { name = "mongodb" }
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_run_on_a_server_that_deletes_old_points_is_right_and_counts_them(
     mongodb_endpoint: str, tmp_path: Path

@@ -82,6 +82,7 @@ def test_sessions_are_spread_a_conflict_is_a_failed_write_and_a_lost_node_is_lef
 
 
 @pytest.mark.galera
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_nodes_without_a_majority_do_not_go_on(cluster: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tsbench.targets.mysql.cluster._REGROUP_S", 12.0)
