@@ -61,7 +61,7 @@ class AggregateTracker(WindowTracker):
         self._spread: dict[str, list[tuple[NDArray[np.int64], NDArray[np.float64]]]] = {
             name: [] for how, name in query.values if share_of(how) is not None
         }
-        """Cells and values of the fields of which there are percentiles."""
+        """Cells and values of the fields whose percentiles are asked for."""
 
     def _begin(self) -> None:
         """Make the cells of all buckets and groups; before, questions whose windows come later would take memory."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
     from tsbench.targets.base import Command
 
-Answer: TypeAlias = "tuple[Sequence[str], Sequence[Any]]"
+NamedColumns: TypeAlias = "tuple[Sequence[str], Sequence[Any]]"
 """The names of an answer's columns, and the columns: lists, tuples or arrays."""
 Fetch: TypeAlias = "Callable[[str], tuple[Sequence[str], Sequence[tuple[Any, ...]]]]"
 """Executes a statement and returns the names of the answer's columns, and its rows."""
@@ -43,18 +43,20 @@ def inventory(fetch: Fetch, like_ours: str, measurements: Sequence[Measurement],
     return Inventory(tables, stored_rows(columns, *by_column(*fetch('SELECT * FROM "tags"'))))
 
 
-def by_column(of: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Answer:
+def by_column(of: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> NamedColumns:
     """Return the columns of an answer that came as rows."""
     return of, [*zip(*rows, strict=True)] if rows else [()] * len(of)
 
 
-def read_stored(fetch: Callable[[Statement], Answer], statement: Statement, columns: tuple[str, ...]) -> Rows:
+def read_stored(fetch: Callable[[Statement], NamedColumns], statement: Statement, columns: tuple[str, ...]) -> Rows:
     """Return the rows of a `Stored` under its columns; `fetch` executes a statement."""
     tags = fetch(Statement('SELECT * FROM "tags"')) if statement.has_tags_apart else None
     return stored_rows(columns, *fetch(statement), tags)
 
 
-def stored_rows(columns: tuple[str, ...], of: Sequence[str], values: Sequence[Any], tags: Answer | None = None) -> Rows:
+def stored_rows(
+    columns: tuple[str, ...], of: Sequence[str], values: Sequence[Any], tags: NamedColumns | None = None
+) -> Rows:
     """Return the rows of a `Stored`; `of` names the columns of the answer, which are `values`.
 
     If the tags of rows are in a table of their own, `tags` is that table, by whose `id` the answer has `tags_id`. To
@@ -218,7 +220,7 @@ class FileSession(OpSession[Any]):
                 return Rows(columns, self._fetch(statement.text, statement.params)[1])
             return read_stored(self._by_column, statement, columns)
 
-    def _by_column(self, statement: Statement) -> Answer:
+    def _by_column(self, statement: Statement) -> NamedColumns:
         return by_column(*self._fetch(statement.text, statement.params))
 
     def _fetch(self, text: str, params: Sequence[Any] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:

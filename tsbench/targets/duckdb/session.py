@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tsbench.model import Measurement
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Payload, Schema, Statement
-    from tsbench.targets.sql_session import Answer
+    from tsbench.targets.sql_session import NamedColumns
     from tsbench.targets.target import Endpoint
 
 NAMESPACE = "tsbench"
@@ -123,7 +123,7 @@ class DuckdbSession(FileSession):
         causes = [cause for words, cause in _BY_TEXT if words in str(error)]
         return causes[0] if causes else _CAUSES.get(type(error).__name__, "server")
 
-    def _by_column(self, statement: Statement) -> Answer:
+    def _by_column(self, statement: Statement) -> NamedColumns:
         found = self._connection.execute(statement.text, statement.params).fetchnumpy()
         return [*found], [*map(_column_of, found.values())]
 

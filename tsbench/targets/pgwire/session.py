@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tsbench.net.tcp import NewWaiter
     from tsbench.targets.base import Command, Statement
-    from tsbench.targets.sql_session import Answer
+    from tsbench.targets.sql_session import NamedColumns
 
 _TIMESTAMPTZ = postgres.types["timestamptz"].oid
 _RAISED = "P0001"
@@ -97,7 +97,7 @@ class PgwireSession(NetworkSession[Connection]):
             # Python's datetimes end at the year 9999 and have no infinity.
             cursor.adapters.register_loader("timestamptz", Int8BinaryLoader)
 
-            def fetched(statement: Statement) -> Answer:
+            def fetched(statement: Statement) -> NamedColumns:
                 cursor.execute(statement.text, statement.params or None, prepare=False)
                 of = cursor.description or ()
                 names, values = by_column([column.name for column in of], cursor.fetchall())
