@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -87,7 +88,7 @@ def _answer(query: Query, batch: Batch, *, keeps: bool) -> list[tuple[Any, ...]]
         return [(t, *([h] if key else []), *(f[n] for n in query.fields)) for t, h, f in found]
     assert not isinstance(query, Text), "the key in memory knows none"
     groups: dict[tuple[Any, ...], list[dict[str, float]]] = defaultdict(list)
-    for t, host, f in found:
+    for t, host, f in sorted(found, key=lambda point: point[0]):
         time = [] if query.bucket_ns is None else [t - t % query.bucket_ns]
         groups[*time, *(tags[host][tag] for tag in getattr(query, "by", ()))].append(f)
     rows = [(*g, *(_FUNCTIONS[how]([f[n] for f in fs]) for how, n in query.values)) for g, fs in groups.items()]
@@ -113,6 +114,9 @@ _FUNCTIONS: dict[str, Callable[[list[float]], float]] = {
     "sum": sum,
     "count": len,
     "mean": lambda values: sum(values) / len(values),
+    "first": lambda values: values[0],
+    "last": lambda values: values[-1],
+    **{f"p{percent}": partial(np.quantile, q=percent / 100) for percent in (50, 95, 99)},
 }
 
 

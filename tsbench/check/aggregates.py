@@ -10,11 +10,12 @@ import numpy as np
 from tsbench.check.buckets import REDUCE
 from tsbench.check.comparison import ROUNDING, Computed, Difference, OneOf, compare_rows, in_order
 from tsbench.check.packed import is_beyond_floats
+from tsbench.check.percentiles import Percentiles
 from tsbench.check.questions import WindowTracker
 from tsbench.model import share_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -58,10 +59,7 @@ class AggregateTracker(WindowTracker):
             value: {} for value in query.values if value[0] in {"first", "last"}
         }
         """Of cells that have one: the time of the first or last point, and the values of all points then."""
-        self._spread: dict[str, list[tuple[NDArray[np.int64], NDArray[np.float64]]]] = {
-            name: [] for how, name in query.values if share_of(how) is not None
-        }
-        """Cells and values of the fields whose percentiles are asked for."""
+        self._percentiles: dict[tuple[Aggregate, str], Percentiles] = {}
 
     def _begin(self) -> None:
         """Make the cells of all buckets and groups; before, questions whose windows come later would take memory."""
@@ -71,6 +69,27 @@ class AggregateTracker(WindowTracker):
         self._counts = {name: np.zeros(cells) for name in query.fields}
         self._sums = {name: np.zeros(cells) for how, name in query.values if how in {"sum", "mean"}}
         self._largest = dict.fromkeys(self._sums, 0.0)
+        shares = {value: share for value in query.values if (share := share_of(value[0])) is not None}
+        if shares:
+            claimed = self._claimed(cells)
+            self._percentiles = {value: Percentiles(claimed[value], share) for value, share in shares.items()}
+
+    def _claimed(self, cells: int) -> dict[tuple[Aggregate, str], NDArray[np.float64]]:
+        """Return the values of the answer, one for each cell, NaN where it has none."""
+        query, answer = self._query, self._question.answer()
+        claimed = {value: np.full(cells, np.nan) for value in query.values}
+        groups = {group: number for number, group in enumerate(self._groups)}
+        first = len(query.columns) - len(query.values)
+        rows = [] if isinstance(answer, Difference) else [*answer.rows(self._names.keys), *answer.odd]
+        for row in comparable(query, rows):
+            group = groups.get(row[first - len(query.by) : first]) if len(row) == len(query.columns) else None
+            bucket = 0 if query.bucket_ns is None or group is None else (row[0] - self._origin_ns) // self._bucket_ns
+            cell = -1 if group is None else bucket * len(self._groups) + group
+            if not 0 <= cell < cells:
+                continue
+            for value, given in zip(query.values, row[first:], strict=True):
+                claimed[value][cell] = given if isinstance(given, float | int) else np.nan
+        return claimed
 
     def add(self, slab: Slab, known: Slab) -> None:  # unknown writes are after the load
         if not len(self._there):
@@ -111,8 +130,9 @@ class AggregateTracker(WindowTracker):
         if not len(values):
             return
         size = len(self._there)
-        if name in self._spread:
-            self._spread[name].append((cells, values.astype(np.float64, copy=False)))
+        for (_, of), percentiles in self._percentiles.items():
+            if of == name:
+                percentiles.add(values, cells)
         self._counts[name] += np.bincount(cells, minlength=size)
         if name in self._sums:
             floats = values.astype(np.float64, copy=False)
@@ -153,19 +173,10 @@ class AggregateTracker(WindowTracker):
     def _expected(self) -> Iterator[Row]:
         """Yield the rows of the gold answer."""
         query = self._query
-        percentiles = {
-            (how, name): _percentiles(self._spread[name], share)
-            for how, name in query.values
-            if (share := share_of(how)) is not None
-        }
         for cell in np.flatnonzero(self._there).tolist():
             bucket, group = divmod(cell, len(self._groups))
             time = [] if query.bucket_ns is None else [self._origin_ns + bucket * self._bucket_ns]
-            values = (
-                percentiles[value].get(cell) if value in percentiles else self._value(*value, cell)
-                for value in query.values
-            )
-            yield (*time, *self._groups[group], *values)
+            yield (*time, *self._groups[group], *(self._value(*value, cell) for value in query.values))
 
     def _value(self, how: Aggregate, name: str, cell: int) -> Any:
         count = float(self._counts[name][cell])
@@ -173,6 +184,8 @@ class AggregateTracker(WindowTracker):
             return count
         if not count:
             return None
+        if (percentiles := self._percentiles.get((how, name))) is not None:
+            return percentiles.judged(cell, int(count))
         if how in {"first", "last"}:
             return OneOf.of(self._ends[how, name][cell][1])
         if how in {"max", "min"}:
@@ -183,23 +196,6 @@ class AggregateTracker(WindowTracker):
         within = ROUNDING * self._largest[name]
         total = float(self._sums[name][cell])
         return Computed.of(total / count, count * within) if how == "mean" else Computed.of(total, count**2 * within)
-
-
-def _percentiles(spread: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]], share: float) -> dict[int, Computed]:
-    """Return the percentile of each cell that has values, as `share_of` says."""
-    if not spread:
-        return {}
-    cells, values = (np.concatenate(column) for column in zip(*spread, strict=True))
-    order = np.lexsort((values, cells))
-    cells, values = cells[order], values[order]
-    starts = np.flatnonzero(np.diff(cells, prepend=-1))
-    ranks = (np.diff(starts, append=len(cells)) - 1) * share
-    low = starts + np.floor(ranks).astype(np.int64)
-    below, above = values[low], values[np.minimum(low + 1, len(values) - 1)]
-    rest = ranks % 1
-    found = np.where(rest > 0, below + (above - below) * rest, below)
-    within = 4 * ROUNDING * np.maximum(np.abs(below), np.abs(above))
-    return dict(zip(cells[starts].tolist(), map(Computed.of, found.tolist(), within.tolist()), strict=True))
 
 
 def first_rows(query: Aggregated, top: Top, expected: list[Row], actual: list[Row]) -> list[Row]:

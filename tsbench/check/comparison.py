@@ -61,6 +61,24 @@ class OneOf(float):
         return text
 
 
+class Judged(float):
+    """A value of an answer in place of gold, which is not known: whether it is right, and what would be, in words."""
+
+    __slots__ = ("is_right", "said")
+    is_right: bool
+    said: str
+
+    @classmethod
+    def of(cls, value: float, *, is_right: bool, said: str) -> Judged:
+        """Return a value with its judgement."""
+        text = cls(value)
+        text.is_right, text.said = is_right, said
+        return text
+
+    def __repr__(self) -> str:
+        return self.said
+
+
 _AS_THEY_ARE, _NUMBERS = {float, str, NoneType, Computed}, {float, int, NoneType}
 _TIMES_AS_THEY_ARE = {*_AS_THEY_ARE, int}
 
@@ -291,6 +309,8 @@ def equal(one: Any, other: Any) -> bool:
         return bool(one == other or abs(one - other) <= one.within)
     if isinstance(one, OneOf):
         return other in one.values
+    if isinstance(one, Judged):
+        return one.is_right and one == other
     if isinstance(one, float) and isinstance(other, float):
         return one == other or (math.isnan(one) and math.isnan(other))
     return type(one) is type(other) and bool(one == other)

@@ -210,8 +210,10 @@ def _top_of(content: Mapping[str, Any], column: Any, limit: Any, lowest: Any) ->
     _expect_above_zero(limit)
     if type(lowest) is not bool or not content["by"] or content["bucket_ns"] is not None:
         raise ValueError("top has a column, a limit, and whether the lowest are wanted; of rows by tags alone")
-    if column not in names_of_values(tuple(map(tuple, content["values"]))):
-        raise ValueError(f"there is no column {column!r}")
+    values = tuple(map(tuple, content["values"]))
+    known = {name: how for name, (how, _) in zip(names_of_values(values), values, strict=True)}
+    if known.get(column) not in {"max", "min", "mean", "sum", "count"}:
+        raise ValueError(f"there is no column {column!r} by which rows can be in order")
     return Top(column, limit, lowest)
 
 
