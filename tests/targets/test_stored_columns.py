@@ -111,3 +111,9 @@ def test_what_an_array_of_duckdb_cannot_hold_is_kept() -> None:
     assert (numbers, texts) == ([7, None, 8], ["a", None, "b"])
     whole = _column_of(duckdb.execute("SELECT 1.5::DOUBLE AS a").fetchnumpy()["a"])
     assert isinstance(whole, np.ndarray)
+
+
+def test_numbers_in_columns_of_others_are_told_as_python_has_them() -> None:
+    answer = ["time", "tags_id", "busy", "seen", "more"], [[10], [1], [0.5], [1], np.array([7])]
+    (row,) = stored_rows(COLUMNS, *answer, by_column(["id", "host", "rack"], TAGS)).records
+    assert row == (10, "host_1", "r1", 0.5, 1, '{"more": 7}')

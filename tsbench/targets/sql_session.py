@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import numpy as np
@@ -72,17 +73,16 @@ def stored_rows(
             others.append((name, column))
         else:
             known[name] = column
-    stored = known.pop(OWN_TAGS, ())
-    own = [*map(_own_tags, stored)] if any(stored) else []
-    made = [
-        known[name] if name in known else [each.pop(name, None) for each in own] or [None] * size
-        for name in columns[:-1]
-    ]
+    stored, *more = ByColumn([known.pop(OWN_TAGS, ()), *(column for _, column in others)]).lists()
+    own: list[dict[str, Any]] = [*map(_own_tags, stored)] if any(stored) else [{} for _ in range(size)]
+    made = [known[name] if name in known else [each.pop(name, None) for each in own] for name in columns[:-1]]
     rest: list[Any] = [None] * size
-    if own or others:
+    if any(stored) or others:
+        names = [name for name, _ in others]
+        columns_of_others = zip(*more, strict=True) if others else repeat(())
         rest = [
-            others_text({**(own[row] if own else {}), **{name: column[row] for name, column in others}})
-            for row in range(size)
+            others_text({**one, **dict(zip(names, row, strict=True))})
+            for one, row in zip(own, columns_of_others, strict=False)
         ]
     return Rows(columns, ByColumn([*made, rest]))
 
