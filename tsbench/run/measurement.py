@@ -215,7 +215,7 @@ def by_kind(merged: Merged, spec: Job) -> tuple[dict[str, OpKind], dict[OpKind, 
     everything = OpTotals()
     for name, totals in sorted(merged.totals.items()):
         of_kind[name] = kinds.get(name, "write" if name.startswith("write-") else "query")
-        if totals.causes["unsupported"] < totals.done:  # else nothing was asked, which takes no time
+        if not totals.done or totals.causes["unsupported"] < totals.done:  # else nothing was asked, which takes no time
             sums[of_kind[name]].add(totals)
         everything.add(totals)
     return of_kind, sums, everything
