@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 
 Aggregate: TypeAlias = str
 """One of `AGGREGATES`, or a percentile, `p1` to `p99`."""
-AGGREGATES = ("max", "min", "mean", "sum", "count", "first", "last")
+REDUCTIONS = ("max", "min", "mean", "sum", "count")
+"""Aggregates that need neither the order of values nor all of them at once: each database has them."""
+AGGREGATES = (*REDUCTIONS, "first", "last")
 """Of points that have the field: `first` and `last` are the values of the oldest and of the newest of them."""
+PERCENTILE = "p[1-9][0-9]?"
+"""Pattern of the names of percentiles."""
 
 
 class Kind(StrEnum):

@@ -117,7 +117,11 @@ def test_measurements_that_turn_up_in_the_middle_get_their_tables(place: tuple[s
     expect_stored(target, endpoint, built_in_spec("devops", 3, 1, START_NS, 10**10))
 
 
-@pytest.mark.parametrize("place", [TARGETS[0], TARGETS[3]], indirect=True)
+@pytest.mark.parametrize(
+    "place",
+    [TARGETS[0], pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.nightly]), TARGETS[3]],
+    indirect=True,
+)
 def test_a_line_of_nonsense_is_named_and_all_before_it_is_stored(
     place: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -209,9 +209,7 @@ TELLERS: dict[str, tuple[str, str, Callable[[Channel], None]]] = {
 
 @pytest.mark.nightly
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "who", [pytest.param(who, marks=[] if who == "postgres, later" else [pytest.mark.nightly]) for who in TELLERS]
-)
+@pytest.mark.parametrize("who", TELLERS)
 def test_what_servers_of_other_protocols_say_is_told_without_the_secret(who: str, tmp_path: Path) -> None:
     target, endpoint, serve = TELLERS[who]
     with FakeServer(serve) as server:

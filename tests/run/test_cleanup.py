@@ -230,7 +230,11 @@ def test_a_place_that_was_there_before_the_run_stays(server: Place, tmp_path: Pa
     assert server.names() == []
 
 
-@pytest.mark.parametrize("server", [POSTGRES, MONGODB], indirect=True)
+@pytest.mark.parametrize(
+    "server",
+    [POSTGRES, pytest.param("influxdb2", marks=[getattr(pytest.mark, "influxdb-2"), pytest.mark.nightly]), MONGODB],
+    indirect=True,
+)
 @pytest.mark.slow
 def test_tables_of_a_later_run_are_not_those_of_an_earlier_one(server: Place, tmp_path: Path) -> None:
     earlier = stored(tmp_path / "earlier", server.endpoint, server.target)

@@ -240,7 +240,7 @@ def run(path: Path) -> tuple[int, str, dict[str, Any]]:
 
 @pytest.mark.nightly
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.nightly), 2])
+@pytest.mark.parametrize("processes", [1, 2])
 def test_users_that_are_added_and_taken_away_do_their_share(tmp_path: Path, processes: int) -> None:
     events = (change("3s", "users", 8), change("7s", "users", 2))
     where = (CLOSED, f'wait = "100ms"\nprocesses = {processes}')

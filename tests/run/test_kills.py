@@ -1,6 +1,6 @@
 """What was acknowledged is stored after a node was killed, and the loss is counted where nothing waits for a copy.
 
-The quick cases; `make kills` runs all of them, at many moments.
+The quick cases, nightly; `make kills` runs all of them, at many moments.
 """
 
 from __future__ import annotations
@@ -15,13 +15,7 @@ from tsbench.errors import UserMistake
 if TYPE_CHECKING:
     from pathlib import Path
 
-AT_ONCE = {"PostgreSQL, two standbys have applied it, primary comes back"}
-"""What is carried out at each submission; the other quick ones nightly."""
 MARKS = {"victoriametrics": "victoria", "influxdb1": "influxdb-1.8", "mariadb": "galera", "postgres": "postgres"}
-
-
-def nightly(name: str) -> list[pytest.MarkDecorator]:
-    return [] if name in AT_ONCE else [pytest.mark.nightly]
 
 
 @pytest.mark.nightly
@@ -29,7 +23,7 @@ def nightly(name: str) -> list[pytest.MarkDecorator]:
 @pytest.mark.parametrize(
     ("name", "at_s"),
     [
-        pytest.param(name, MOMENTS[number], id=name, marks=[getattr(pytest.mark, MARKS[case.target]), *nightly(name)])
+        pytest.param(name, MOMENTS[number], id=name, marks=getattr(pytest.mark, MARKS[case.target]))
         for number, (name, case) in enumerate(CASES.items())
         if case.quick
     ],

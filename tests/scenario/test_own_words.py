@@ -198,11 +198,9 @@ def test_gold_joins_measurements(
     assert (answers["wrong"] > 10) == wrong, capsys.readouterr().out
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("count", "are_same"),
-    [pytest.param("sum(1)", True, marks=pytest.mark.nightly), pytest.param("sum(2)", False, marks=pytest.mark.nightly)],
-)
+@pytest.mark.parametrize(("count", "are_same"), [("sum(1)", True), ("sum(2)", False)])
 def test_gold_that_differs_from_all_databases_is_suspected_if_these_agree(
     count: str, are_same: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,7 @@ from tsbench.check.comparison import ROUNDING, Computed, Difference, OneOf, comp
 from tsbench.check.packed import is_beyond_floats
 from tsbench.check.percentiles import Percentiles
 from tsbench.check.questions import WindowTracker
-from tsbench.model import share_of
+from tsbench.model import REDUCTIONS, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ def is_computed_alone(query: Aggregated) -> bool:
     """Return whether a query has a tracker of its own: it is more than an aggregate by time, and by key perhaps."""
     m = query.measurement
     plain = len(query.aggregates) == 1 and query.bucket_ns is not None and query.by in {(), (m.key,)}
-    plain = plain and query.aggregates <= REDUCE.keys()
+    plain = plain and query.aggregates <= {*REDUCTIONS}
     return bool(query.where or query.top or m.nullable or not plain)
 
 
@@ -71,13 +71,16 @@ class AggregateTracker(WindowTracker):
         self._largest = dict.fromkeys(self._sums, 0.0)
         shares = {value: share for value in query.values if (share := share_of(value[0])) is not None}
         if shares:
-            claimed = self._claimed(cells)
+            claimed = self._claimed(cells, shares)
             self._percentiles = {value: Percentiles(claimed[value], share) for value, share in shares.items()}
 
-    def _claimed(self, cells: int) -> dict[tuple[Aggregate, str], NDArray[np.float64]]:
-        """Return the values of the answer, one for each cell, NaN where it has none."""
+    def _claimed(
+        self, cells: int, wanted: Iterable[tuple[Aggregate, str]]
+    ) -> dict[tuple[Aggregate, str], NDArray[np.float64]]:
+        """Return some values of the answer, one for each cell, NaN where it has none."""
         query, answer = self._query, self._question.answer()
-        claimed = {value: np.full(cells, np.nan) for value in query.values}
+        claimed = {value: np.full(cells, np.nan) for value in wanted}
+        places = {value: len(query.columns) - len(query.values) + query.values.index(value) for value in claimed}
         groups = {group: number for number, group in enumerate(self._groups)}
         first = len(query.columns) - len(query.values)
         rows = [] if isinstance(answer, Difference) else [*answer.rows(self._names.keys), *answer.odd]
@@ -87,8 +90,8 @@ class AggregateTracker(WindowTracker):
             cell = -1 if group is None else bucket * len(self._groups) + group
             if not 0 <= cell < cells:
                 continue
-            for value, given in zip(query.values, row[first:], strict=True):
-                claimed[value][cell] = given if isinstance(given, float | int) else np.nan
+            for value, place in places.items():
+                claimed[value][cell] = row[place] if isinstance(row[place], float | int) else np.nan
         return claimed
 
     def add(self, slab: Slab, known: Slab) -> None:  # unknown writes are after the load
@@ -107,8 +110,9 @@ class AggregateTracker(WindowTracker):
             values = known.fields[name][rows]
             has = ~np.isnan(values)
             self._add(name, values[has], cells[has])
-            for how in {how for how, of in self._ends if of == name}:
-                self._add_end(how, name, values[has], cells[has], known.time_ns[rows][has])
+            for how, of in self._ends:
+                if of == name:
+                    self._add_end(how, name, values[has], cells[has], known.time_ns[rows][has])
 
     def _add_end(
         self, how: Aggregate, name: str, values: NDArray[Any], cells: NDArray[np.int64], times_ns: NDArray[np.int64]

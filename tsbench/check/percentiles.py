@@ -46,8 +46,8 @@ class Percentiles:
             return Judged.of(0.0, is_right=False, said="a value")
         until, below, above = less + int(self._same[cell]), float(self._below[cell]), float(self._above[cell])
         rank, unsure = (count - 1) * self._share, 2 * ROUNDING * count
-        first = round(rank) if abs(rank - round(rank)) <= unsure else int(rank)
-        rest = 0.0 if first >= rank - unsure and first <= rank + unsure else rank - first
+        is_whole = abs(rank - round(rank)) <= unsure
+        first, rest = (round(rank), 0.0) if is_whole else (int(rank), rank % 1)
         ends = []
         for place in (first, first + (rest > 0)):  # of all values in order
             if place < less - 1 or place > until:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import Field, field_validator, model_validator
 
-from tsbench.model import AGGREGATES, Condition, Kind, Tagged, Top, names_of_values
+from tsbench.model import AGGREGATES, PERCENTILE, REDUCTIONS, Condition, Kind, Tagged, Top, names_of_values
 from tsbench.scenario.types import DurationNs, Part
 from tsbench.targets.registry import TARGETS, unknown
 from tsbench.text import suggestion
@@ -30,9 +30,7 @@ TAKEN = frozenset({"time", "id", "tags", "tags_id", "_id", "timestamp"})
 _CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|>|<|=)\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*", re.IGNORECASE)
 _TAG_IS = re.compile(r"\s*(\w+)\s*=\s*'([^']+)'((?:\s+or\s+'[^']+')*)\s*")
 _FLAG_IS = re.compile(r"\s*(\w+)\s*=\s*(true|false)\s*")
-_SELECTED = re.compile(rf"\s*({'|'.join(AGGREGATES)}|p[1-9][0-9]?)\((\w+)\)\s*")
-_OF_NUMBERS = frozenset({"max", "min", "mean", "sum", "count"})
-"""Aggregates whose right value is known, whatever an answer says: rows can be put in order by them."""
+_SELECTED = re.compile(rf"\s*({'|'.join(AGGREGATES)}|{PERCENTILE})\((\w+)\)\s*")
 _ORDER = re.compile(r"\s*(\w+)\((\w+)\)(?:\s+(asc|desc))?\s*")
 _COLUMN = re.compile(r"\w{1,60}:(time|text|int|float|bool)")
 
@@ -166,7 +164,7 @@ class QueryPart(Part):
             known = ", ".join(f"{how}({name})" for how, name in self.values)
             said = f"; take one of select: {known}" if known else ", and select has none"
             raise ValueError(f"order: '{self.order}' is no aggregate, perhaps with asc or desc{said}")
-        if m[1] not in _OF_NUMBERS:
+        if m[1] not in REDUCTIONS:  # of others gold judges the answer, and does not know all rows
             raise ValueError("order: is by max, min, mean, sum or count")
         if not self.by or self.bucket is not None or self.newest:
             raise ValueError("order: belongs to aggregates by tags (by = ['site']) of the whole window, without bucket")
@@ -180,7 +178,7 @@ class QueryPart(Part):
             raise ValueError("newest: buckets are of all series together; take by, series, draw and where out")
         if self.bucket is None or len({how for how, _ in self.values}) > 1:
             raise ValueError("newest: buckets need bucket = '5m', and the same aggregate of each field")
-        if self.values[0][0] not in _OF_NUMBERS:
+        if self.values[0][0] not in REDUCTIONS:
             raise ValueError("newest: buckets are of max, min, mean, sum or count; give others a window")
 
     @property

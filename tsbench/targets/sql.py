@@ -319,9 +319,9 @@ class SqlText(ABC):
             case Count():
                 text = f"SELECT count(*) AS points FROM {quoted(query.measurement.name)}"
             case Stored():
-                text = self._stored(query)
-        is_apart = isinstance(query, Stored) and bool(query.measurement.tags) and self.tag_table == "t"
-        return Statement(text, tuple(self.params), has_tags_apart=is_apart)
+                is_apart = bool(query.measurement.tags) and self.tag_table == "t"
+                return Statement(self._stored(query), tuple(self.params), has_tags_apart=is_apart)
+        return Statement(text, tuple(self.params))
 
     def aggregate(self, function: str, column: str, kind: Kind) -> str:
         """Return the expression for an aggregate of a field's column; an average has the precision of floats."""

@@ -31,6 +31,7 @@ NamedColumns: TypeAlias = "tuple[Sequence[str], Sequence[Any]]"
 """The names of an answer's columns, and the columns: lists, tuples or arrays."""
 Fetch: TypeAlias = "Callable[[str], tuple[Sequence[str], Sequence[tuple[Any, ...]]]]"
 """Executes a statement and returns the names of the answer's columns, and its rows."""
+_ALL_TAGS = 'SELECT * FROM "tags"'
 
 
 def inventory(fetch: Fetch, like_ours: str, measurements: Sequence[Measurement], *, series: bool) -> Inventory:
@@ -41,7 +42,7 @@ def inventory(fetch: Fetch, like_ours: str, measurements: Sequence[Measurement],
     if not series or not tags:
         return Inventory(tables)
     columns = ("id", *tags, OTHERS)
-    return Inventory(tables, stored_rows(columns, *by_column(*fetch('SELECT * FROM "tags"'))))
+    return Inventory(tables, stored_rows(columns, *by_column(*fetch(_ALL_TAGS))))
 
 
 def by_column(of: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> NamedColumns:
@@ -51,7 +52,7 @@ def by_column(of: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> NamedColumn
 
 def read_stored(fetch: Callable[[Statement], NamedColumns], statement: Statement, columns: tuple[str, ...]) -> Rows:
     """Return the rows of a `Stored` under its columns; `fetch` executes a statement."""
-    tags = fetch(Statement('SELECT * FROM "tags"')) if statement.has_tags_apart else None
+    tags = fetch(Statement(_ALL_TAGS)) if statement.has_tags_apart else None
     return stored_rows(columns, *fetch(statement), tags)
 
 

@@ -13,6 +13,8 @@ import orjson
 
 from tsbench.model import (
     AGGREGATES,
+    PERCENTILE,
+    REDUCTIONS,
     Aggregated,
     Comparator,
     Condition,
@@ -212,7 +214,7 @@ def _top_of(content: Mapping[str, Any], column: Any, limit: Any, lowest: Any) ->
         raise ValueError("top has a column, a limit, and whether the lowest are wanted; of rows by tags alone")
     values = tuple(map(tuple, content["values"]))
     known = {name: how for name, (how, _) in zip(names_of_values(values), values, strict=True)}
-    if known.get(column) not in {"max", "min", "mean", "sum", "count"}:
+    if known.get(column) not in REDUCTIONS:
         raise ValueError(f"there is no column {column!r} by which rows can be in order")
     return Top(column, limit, lowest)
 
@@ -244,7 +246,7 @@ def _expect_above_zero(number: Any) -> None:
 
 
 def _expect_aggregate(name: Any) -> None:
-    if name not in AGGREGATES and re.fullmatch("p[1-9][0-9]?", name) is None:
+    if name not in AGGREGATES and re.fullmatch(PERCENTILE, name) is None:
         raise ValueError(f"there is no aggregate {name!r}")
 
 

@@ -140,8 +140,7 @@ def wait_for(condition, limit_s: float = PATIENCE_S) -> None:
 
 
 @pytest.mark.parametrize(
-    "blind",
-    [pytest.param(False, id="one file system", marks=pytest.mark.nightly), pytest.param(True, id="two file systems")],
+    "blind", [pytest.param(False, id="one file system"), pytest.param(True, id="two file systems")]
 )
 @pytest.mark.nightly
 @pytest.mark.slow

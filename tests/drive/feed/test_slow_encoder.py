@@ -75,7 +75,7 @@ def writes(*ops: dict[str, Any], **drive: Any) -> dict[str, Any]:
 
 @pytest.mark.nightly
 @pytest.mark.slow
-@pytest.mark.parametrize("act", [pytest.param("sleep", marks=pytest.mark.nightly), "burn"])
+@pytest.mark.parametrize("act", ["sleep", "burn"])
 def test_an_encoder_that_takes_100_ms_per_write_moves_no_percentile(encoder, act: str) -> None:
     # Five of these writes a second: encoding them on the event loop stopped all users half of the time, p90 was 160 ms.
     ops = {"write": 1, "weight": 19}, {"write": 500, "weight": 1}

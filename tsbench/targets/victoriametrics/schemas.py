@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tsbench.model import Aggregated, Count, Kind, Latest, LatestBuckets, Raw, Stored, Text, Top, share_of
+from tsbench.model import REDUCTIONS, Aggregated, Count, Kind, Latest, LatestBuckets, Raw, Stored, Text, Top, share_of
 from tsbench.targets.base import NUMBERS, Operation, Statement, Unsupported, expect_all_fields, expect_kinds, text_in
 from tsbench.targets.http import LineSchema
 from tsbench.workload.own_text import filled
@@ -248,8 +248,7 @@ def _aggregate(of: Aggregate, series: str, by: str) -> str:
 def _aggregates(query: Aggregated | LatestBuckets, window: str) -> str:
     """Return all aggregates of a query's metrics in a window, such as "[60000ms]", under the names of its columns."""
     m, by = query.measurement, "".join(f",{_label(tag)}" for tag in getattr(query, "by", ()))
-    of_one = {how for how, _ in query.values} - {"max", "min", "sum", "count", "mean"}
-    if of_one and m.key is not None and m.key not in getattr(query, "by", ()):
+    if {how for how, _ in query.values} - {*REDUCTIONS} and m.key is not None and m.key not in getattr(query, "by", ()):
         raise Unsupported("MetricsQL has first, last and percentiles of the samples of one series, not of several")
     fields: dict[Aggregate, list[str]] = {}
     for how, field in query.values:
