@@ -13,6 +13,7 @@ from tsbench.check.sample import rank, sampled
 from tsbench.drive import answer_sample
 from tsbench.drive.answer_sample import AnswerSample
 from tsbench.model import Latest, Raw, Rows, Window
+from tsbench.results.process import GivenAnswers
 from tsbench.scenario.use_case import built_in_spec
 from tsbench.workload.world import World
 
@@ -43,7 +44,7 @@ def test_the_lowest_hashes_of_each_kind_are_kept(tmp_path: Path) -> None:
         numbers = [line["number"] for line in lines if line["op"] == kind]
         assert numbers == sorted(range(1_000), key=lambda number: rank(3, kind, number))[:20]
         assert max(numbers) > 800
-    assert sample.given == {"a": 1_000, "b": 1_000}
+    assert sample.given == {"a": GivenAnswers(1_000, 1_000 * len(ROWS)), "b": GivenAnswers(1_000, 1_000 * len(ROWS))}
     assert lines[0]["rows"] == [list(row) for row in ROWS.records]
     assert (lines[0]["sent_ns"], lines[0]["ended_ns"]) == TIMES_NS
 
@@ -87,7 +88,7 @@ def test_no_sample_keeps_nothing(tmp_path: Path) -> None:
     sample = AnswerSample(3, 0, tmp_path)
     sample.add("a", 0, QUERY, ROWS, TIMES_NS)
     assert lines_of(sample, tmp_path / "x") == []
-    assert sample.given == {"a": 1}
+    assert sample.given == {"a": GivenAnswers(1, len(ROWS))}
 
 
 @pytest.mark.slow

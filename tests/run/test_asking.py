@@ -1,60 +1,147 @@
-"""Whether the process that asks was the limit: its CPU time and how late its threads run, measured and judged."""
+"""The queries of a file are asked by load processes: each once, counted exactly, and checked before any is asked."""
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any, cast
+import os
+import signal
+from typing import TYPE_CHECKING
 
+import orjson
+import psutil
 import pytest
 
-from tsbench.measure.bottleneck import threads_bound
-from tsbench.model import Rows
-from tsbench.results.rundir import RunDir
-from tsbench.run.asking import How, _Asking
-from tsbench.workload.query_files import AskedText
+from tests.cli.support import Command, complaint, nothing_left, says
+from tests.cli.test_query_files import WORLD, asked
+from tsbench.cli.main import main
+from tsbench.drive.queries_of_file import QueriesOfFile
+from tsbench.results.process import QUERIES, Share
+from tsbench.results.rundir import find_runs
+from tsbench.results.summary import Summary
+from tsbench.scenario.spec import FileSpec
+from tsbench.workload.query_files import AskedText, line_of_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-
-@pytest.mark.parametrize(("cpu_share", "is_limit"), [(0.0, False), (0.84, False), (0.85, True), (1.0, True)])
-def test_a_process_that_uses_its_core_was_the_limit(cpu_share: float, is_limit: bool) -> None:
-    said = threads_bound(cpu_share, 0.0052)
-    assert said.startswith("the load generator was the limit (") is is_limit
-    if is_limit:
-        assert f"used {cpu_share:.0%} of a core" in said
-        assert "waited 5.2 ms" in said
+KINDS = ("--type", "lastpoint", "--type", "single-groupby-1-1-1")
 
 
-class Session:
-    """A session whose queries take a millisecond, spent by `pause`."""
-
-    arrival = None
-
-    def __init__(self, pause: Callable[[], None]) -> None:
-        self._pause = pause
-
-    def ask(self, text: str) -> Rows:
-        self._pause()
-        return Rows(("text",), [(text,)])
-
-    def close(self) -> None:
-        pass
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    place = tmp_path_factory.mktemp("asked")
+    words = ("--use-case", "cpu-only", *WORLD, "--endpoint", f"sqlite://{place / 'a.db'}", "--out", str(place / "set"))
+    assert main(["load", "sqlite", *words]) == 0
+    return f"sqlite://{place / 'a.db'}"
 
 
-def busy() -> None:
-    until_s = time.thread_time() + 1e-3
-    while time.thread_time() < until_s:
-        pass
+def answered(tmp_path: Path, *words: str) -> Summary:
+    assert main(["query", *words, "--out", str(tmp_path / "sets")]) == 0
+    (run,) = find_runs(next((tmp_path / "sets").iterdir()))
+    assert not run.has(QUERIES)
+    return Summary.read(run)
 
 
-@pytest.mark.parametrize(("pause", "is_busy"), [(busy, True), (lambda: time.sleep(1e-3), False)])
-def test_the_cpu_time_of_the_asking_threads_is_measured(
-    pause: Callable[[], None], is_busy: bool, tmp_path: Path
+@pytest.mark.parametrize("of", [1, 2, 3])
+@pytest.mark.parametrize(("burn_in", "count"), [(0, 1), (0, 7), (3, 7), (5, 2)])
+def test_the_processes_share_the_queries_of_a_file(of: int, burn_in: int, count: int, tmp_path: Path) -> None:
+    (tmp_path / "process").mkdir()
+    lines = [line_of_text(AskedText("kind", number, f"text {number}")) for number in range(12)]
+    (tmp_path / QUERIES).write_bytes(b"".join(lines))
+    content = {"id": "a", "scenario": "a", "target": {"name": "sqlite"}, "file": {"name": "a"}}
+    spec = FileSpec.model_validate({**content, "query_file": {"name": "q", "count": count, "burn_in": burn_in}})
+    shares = [[*QueriesOfFile(spec, Share(str(i), i, of, of), tmp_path)] for i in range(of)]
+    numbers = [one.number for share in shares for one in share]
+    assert sorted(numbers) == [*range(burn_in, burn_in + count)]
+    assert {(one.kind, one.text) for share in shares for one in share if isinstance(one, AskedText)} == {
+        ("kind", f"text {number}") for number in numbers
+    }
+
+
+@pytest.mark.slow
+def test_several_processes_ask_each_query_once(endpoint: str, tmp_path: Path) -> None:
+    file = asked(tmp_path / "q", "--count", "111", *KINDS)
+    words = ("--endpoint", endpoint, "--workers", "4", "--processes", "2", "--burn-in", "10")
+    summary = answered(tmp_path, "sqlite", file, *words)
+    assert summary.passed
+    assert (summary.processes, summary.users) == (2, 4)
+    assert summary.measured is not None
+    assert {name: op.ended for name, op in summary.measured.ops.items()} == {
+        "lastpoint": 51,
+        "single-groupby-1-1-1": 50,
+    }
+    assert summary.measured.ops["lastpoint"].rows == 51 * 8
+    assert 0 < summary.measured.duration_s < 5
+    assert summary.measured.ops["lastpoint"].ops_per_s == pytest.approx(51 / summary.measured.duration_s)
+
+
+def test_an_open_loop_has_as_many_arrivals_as_queries(endpoint: str, tmp_path: Path) -> None:
+    file = asked(tmp_path / "q", "--count", "100", *KINDS)
+    summary = answered(tmp_path, "sqlite", file, "--endpoint", endpoint, "--rate", "100", "--limit", "31")
+    assert summary.schedule is not None
+    assert summary.schedule.scheduled == 31 == summary.schedule.done + summary.schedule.late
+    assert summary.measured is not None
+    assert 0.3 <= summary.measured.duration_s < 2
+
+
+def test_the_time_ends_what_a_limit_does_not(endpoint: str, tmp_path: Path) -> None:
+    file = asked(tmp_path / "q", "--count", "50000", "--type", "lastpoint")
+    summary = answered(tmp_path, "sqlite", file, "--endpoint", endpoint, "--duration", "1s", "--workers", "2")
+    assert summary.measured is not None
+    assert summary.measured.query is not None
+    assert summary.measured.query.ended < 50_000
+    assert 1 <= summary.measured.duration_s < 3
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "code"),
+    [
+        ({"values": [["p95", "usage_user"]]}, "line 21", 1),
+        ({"values": [["drop", "usage_user"]]}, "line 21: there is no aggregate 'drop'", 2),
+    ],
+)
+def test_what_cannot_be_asked_is_said_before_anything_is_asked(
+    change: dict[str, object], words: str, code: int, endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    texts = (AskedText("kind", number, "text") for number in range(300))
-    asking = _Asking(texts, cast("Any", None), RunDir.create(tmp_path, "run"), How(), lambda _: None, lambda _: None)
-    asking.run([cast("Any", Session(pause)) for _ in range(2)])
-    assert asking.done == 300
-    assert (asking.cpu_s >= 0.3) is is_busy
+    file = tmp_path / "q"
+    asked(file, "--count", "30", "--type", "single-groupby-1-1-1")
+    lines = file.read_bytes().splitlines(keepends=True)
+    lines[20] = orjson.dumps({**orjson.loads(lines[20]), **change, "type": "other"}) + b"\n"
+    file.write_bytes(b"".join(lines))
+    capsys.readouterr()
+    ask = ["query", "sqlite", str(file), "--endpoint", endpoint, "--out", str(tmp_path / "sets")]
+    assert main(ask) == code
+    says(complaint(capsys.readouterr().err), words)
+    assert not (tmp_path / "sets").exists()
+    assert main([*ask, "--burn-in", "9", "--limit", "10"]) == 0  # which are those before it
+
+
+@pytest.mark.parametrize(
+    ("target", "words", "expected"),
+    [
+        ("sqlite", ("--burn-in", "20"), "has 20 queries, and none is left after --burn-in 20"),
+        ("sqlite", ("--workers", "2", "--processes", "3"), "2 users cannot be spread over 3 processes"),
+        ("sqlite", ("--duration", "soon"), "drive.duration"),
+        ("duckdb", ("--processes", "2"), "--processes: duckdb lets one process at a time open its data"),
+    ],
+)
+def test_wrong_options_are_one_line(
+    target: str, words: tuple[str, ...], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = asked(tmp_path / "q", "--count", "20", *KINDS)
+    capsys.readouterr()
+    where = ("--endpoint", f"{target}://{tmp_path / 'none.db'}", "--out", str(tmp_path / "sets"))
+    assert main(["query", target, file, *where, *words]) == 2
+    says(complaint(capsys.readouterr().err), expected)
+    assert not (tmp_path / "sets").exists()
+
+
+@pytest.mark.slow
+def test_a_load_that_somebody_ends_has_not_asked_everything(endpoint: str, tmp_path: Path) -> None:
+    asked(tmp_path / "q", "--count", "5000", "--type", "lastpoint")
+    with nothing_left():
+        command = Command(tmp_path, "tsbench", "query", "sqlite", "q", "--endpoint", endpoint, "--rate", "50")
+        command.until_measured()
+        locust = [one for one in psutil.Process(command.process.pid).children() if "locust" in one.cmdline()]
+        os.kill(locust[0].pid, signal.SIGTERM)
+        assert command.process.wait(60) == 1
+    says(complaint(command.stderr), "of 5,000 queries were answered")

@@ -14,7 +14,17 @@ from tsbench.errors import Broken
 from tsbench.measure.recorder import Recorder
 from tsbench.model import Outcome
 from tsbench.results import process
-from tsbench.results.process import FirstOp, MasterReport, ProcessReport, Schedule, Share, Times, WarmUp, Worker
+from tsbench.results.process import (
+    FirstOp,
+    GivenAnswers,
+    MasterReport,
+    ProcessReport,
+    Schedule,
+    Share,
+    Times,
+    WarmUp,
+    Worker,
+)
 from tsbench.results.rundir import RunDir, write_json
 from tsbench.run.measurement import measured, recorded
 from tsbench.run.processes import Processes
@@ -37,7 +47,7 @@ FILES: dict[str, Any] = {
     ),
     process.WARMUP: WarmUp(settled=True, duration_s=31.0, limit_s=60.0, tested_s=30),
     REPORT: ProcessReport(
-        SHARE, 1, {"raw-one": 1}, {"raw-one": FirstOp(NOW_S * 10**9, 5, 4, "ok")}, 10, 0, -3,
+        SHARE, 1, {"raw-one": GivenAnswers(1, 3)}, {"raw-one": FirstOp(NOW_S * 10**9, 5, 4, "ok")}, 10, 0, -3,
         Schedule(1, 1), {"refused": 1}, {"no such table": 1},
     ),
 }  # fmt: skip

@@ -18,15 +18,15 @@ from tsbench.results.rundir import new_set
 from tsbench.text import short_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from tsbench.results.figures import Agreement
+    from tsbench.results.figures import Agreement, OpFigures
     from tsbench.results.summary import Summary
     from tsbench.run.keeping import Kept, Stay
     from tsbench.run.validating import Validated
     from tsbench.scenario.parts import TimeoutPart
     from tsbench.scenario.spec import FilePart, FileSpec, RunSpec
-    from tsbench.workload.query_files import Asked, AskedText
+    from tsbench.workload.query_files import Asked
 
 Target = Annotated[
     str, typer.Argument(metavar="TARGET", help="A database of `tsbench list targets`.", autocompletion=target_names)
@@ -209,6 +209,7 @@ def query(
     kept: KeptBy = None,
     schema: Schema = None,
     workers: Workers = 1,
+    processes: Annotated[int, typer.Option(min=1, max=64, help="Load processes that share the workers.")] = 1,
     burn_in: Annotated[int, typer.Option(min=0, help="Queries to ask before the measured ones.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Measured queries at most.")] = None,
     duration: Annotated[str | None, typer.Option(help="Time to ask at most: 60s.")] = None,
@@ -222,67 +223,68 @@ def query(
     out: Out = Path("results"),
 ) -> int:
     """Ask the queries of a file and print their times; the answers are not compared (see `validate`)."""
-    from itertools import chain
-
     from tsbench.cli.progress import CellProgress
-    from tsbench.encode.point_files import opened
     from tsbench.run import peer_queries
-    from tsbench.run.asking import How, ask, read_queries
-    from tsbench.scenario.spec import FilePart, FileSpec, RunSpec
+    from tsbench.run.asking import ask, checked
+    from tsbench.scenario.parts import ENDLESS
+    from tsbench.scenario.spec import FilePart, explained, spec_of
+    from tsbench.scenario.validation import undrivable
     from tsbench.targets import registry
 
     if kept is not None:
         ((endpoint, schema, _),) = _kept_places([target], [kept], [endpoint, schema])
-    place = found_place(target, endpoint, schema)
-    how = How(burn_in, limit, rate, None if duration is None else parsed("--duration", duration, _seconds))
-    drive = {"users": workers, "loop": "closed" if rate is None else "open", "rate": rate}
+    place, asked = found_place(target, endpoint, schema), registry.get(target)
+    if reason := undrivable(asked, processes):
+        raise UserMistake(f"--processes: {reason}")
     name = f"query-{target}"
-    about: dict[str, Any] = {
-        "id": name,
-        "scenario": name,
-        "labels": {"target": target},
-        "target": place,
-        "drive": drive,
-        "timeout": limits_of(time_limit),
-    }
-    with opened(file) as blocks:
-        first = next(blocks, b"")
-        whole = chain([first], blocks)
-        asked: Iterator[Asked | AskedText]
-        spec: RunSpec | FileSpec
-        if peer_queries.are_theirs(first):
-            asked = peer_queries.read(file, whole, registry.get(target))
-            spec = FileSpec.model_validate({**about, "file": FilePart(name=file)})
+    drive: dict[str, Any] = {"users": workers, "processes": processes, "warmup": 0, "duration": duration or ENDLESS}
+    drive |= {} if rate is None else {"loop": "open", "rate": rate}
+    about: dict[str, Any] = {"id": name, "scenario": name, "labels": {"target": target}, "target": place}
+    about |= {"drive": drive, "timeout": limits_of(time_limit)}
+    functions_of = peer_queries.functions_of(asked) if functions else ()
+    layout = asked.schemas[schema or next(iter(asked.schemas))]
+    with checked(file, asked, layout, burn_in=burn_in, limit=limit) as queries:
+        about["query_file"] = queries.part
+        if queries.world is None:
+            about["file"] = FilePart(name=file)
         else:
-            world, window_ns, asked = read_queries(file, whole)
-            spec = RunSpec.model_validate({**about, "world": world, "load": {"window": window_ns}})
-        made = peer_queries.functions_of(registry.get(target)) if functions else ()
+            about |= {"world": queries.world, "load": {"window": queries.window_ns}}
+        try:
+            spec = spec_of(about)
+        except ValidationError as error:
+            raise UserMistake(explained(error)) from None
         results = new_set(out, name)
         with CellProgress(stderr, f"query {target}", unit="queries") as progress:
-            note = partial(setattr, progress, "note")
-            summary, times, limited = ask(spec, asked, results, progress, how, note, made)
-    return ended(results, summary, *_query_lines(summary, times, workers), *([limited] if limited else []))
+            summary = ask(spec, queries, results, progress, functions_of)
+    return ended(results, summary, *_query_lines(summary))
 
 
-def _query_lines(summary: Summary, times: Mapping[str, Mapping[str, float]], workers: int) -> list[str]:
+def _query_lines(summary: Summary) -> list[str]:
     """Return the lines about the service times of each kind, as the peers print them; "-" where it had too few."""
+    measured = summary.measured
+    if measured is None or measured.query is None:
+        return []
+    kinds = dict(sorted(measured.ops.items()))
+    rate = f"overall query rate {units.format_count(measured.query.ops_per_s)} queries/sec"
+    lines = [f"Run complete after {measured.query.ended:,} queries with {summary.users} workers ({rate}):"]
+    if len(kinds) > 1:
+        counts = {key: sum(getattr(op, key) for op in kinds.values()) for key in ("rows", "empty")}
+        kinds["all queries"] = measured.query.model_copy(update=counts)
+    width = max(map(len, kinds))
+    lines += [f"{name:<{width}} : {_query_line(op)}" for name, op in kinds.items()]
+    lines += [f"{count:,} queries failed: {text}" for text, count in [*summary.failures.items()][:3]]
+    return [*lines, f"wall clock time: {measured.duration_s:.3f}sec"]
+
+
+def _query_line(op: OpFigures) -> str:
     from tsbench.measure.hist import values_needed
 
-    if summary.measured is None:
-        return []
-    whole = times.get("all queries") or next(iter(times.values()), {"count": 0, "per_s": 0.0})
-    width = max(map(len, times), default=0)
-    rate = f"overall query rate {units.format_count(whole['per_s'])} queries/sec"
-    lines = [f"Run complete after {whole['count']:,.0f} queries with {workers} workers ({rate}):"]
-    for name, asked in times.items():
-        order = {"min": "min", "med": "p50", "mean": "mean", "p95": "p95", "p99": "p99", "max": "max"}
-        few = {name for name in ("p95", "p99") if asked["count"] < values_needed(float(name[1:]))}
-        texts = ", ".join(f"{key}: {'-' if of in few else f'{asked[of] / 1e6:,.2f}ms'}" for key, of in order.items())
-        empty = f" ({asked['empty']:,.0f} answers without a row)" if asked["empty"] else ""
-        counts = f"count: {asked['count']:,.0f}, rows: {asked['rows']:,.0f}{empty}"
-        lines.append(f"{name:<{width}} : {texts}, {counts}, rate: {units.format_count(asked['per_s'])}/s")
-    lines += [f"{count:,} queries failed: {text}" for text, count in [*summary.failures.items()][:3]]
-    return [*lines, f"wall clock time: {summary.measured.duration_s:.3f}sec"]
+    order = {"min": "min", "med": "p50", "mean": "mean", "p95": "p95", "p99": "p99", "max": "max"}
+    few = {name for name in ("p95", "p99") if op.ended < values_needed(float(name[1:]))}
+    times = [f"{key}: {'-' if of in few else f'{op.service_ns[of] / 1e6:,.2f}ms'}" for key, of in order.items()]
+    empty = f" ({op.empty:,} answers without a row)" if op.empty else ""
+    rate = f"rate: {units.format_count(op.ops_per_s)}/s"
+    return ", ".join([*times, f"count: {op.ended:,}", f"rows: {op.rows:,}{empty}", rate])
 
 
 def validate(

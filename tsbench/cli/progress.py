@@ -41,7 +41,7 @@ class CellProgress:
 
     `left_s` is the estimated time of this run and those after it, shown behind the title's number ("[2/12] a") and
     counted down. `unit` is what its phases count, but for the measuring of points, which counts seconds; `clock`
-    returns seconds. A `note` is shown behind the amount.
+    returns seconds.
     """
 
     def __init__(
@@ -55,7 +55,6 @@ class CellProgress:
     ) -> None:
         self._console, self._plain_title, self._unit, self._clock = console, title, unit, clock
         self._ends_s = clock() + left_s if left_s is not None else None
-        self.note = ""
         self._bars = _Bars(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -146,10 +145,8 @@ class CellProgress:
             return f"{min(self._done, self._total):.0f} of {self._total:.0f} s{yet}"
         rate = self._done / max(1e-3, self._clock() - self._began_s)
         left = f", {format_rough_duration((self._total - self._done) / rate)} left" if self._total and rate else ""
-        note = f"; {self.note}" if self.note else ""
         idle_s = self._clock() - self._moved_s
-        if idle_s >= EVERY_S:
-            note += f"; has waited {idle_s:.0f} s for the server to answer"
+        note = f"; has waited {idle_s:.0f} s for the server to answer" if idle_s >= EVERY_S else ""
         of = f" of {self._total:,.0f}" if self._total else ""
         unit = "queries" if self._name == "check" else self._unit
         return f"{self._done:,.0f}{of} {unit}, {rate:,.{0 if rate >= 10 else 1}f}/s{left}{note}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import tempfile
+from collections import defaultdict
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tsbench.check.comparison import ColumnForms, NotAnAnswer, canonical, forms_of
 from tsbench.check.sample import part_of, rank
 from tsbench.model import Rows
+from tsbench.results.process import GivenAnswers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +49,7 @@ class AnswerSample:
     """
 
     def __init__(self, seed: int, most: int, directory: Path) -> None:
-        self.given: dict[str, int] = {}
+        self.given: dict[str, GivenAnswers] = defaultdict(GivenAnswers)
         self._seed, self._most = seed, most
         self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115 - closed by `write`
         self._end = 0
@@ -62,7 +64,7 @@ class AnswerSample:
 
         `times_ns` are when the query was sent and when its answer was there.
         """
-        self.given[kind] = self.given.get(kind, 0) + 1
+        self.count(kind, len(rows))
         hashed = rank(self._seed, kind, number)
         if hashed >= self._bounds.get(kind, 1 << 64):
             return
@@ -80,6 +82,10 @@ class AnswerSample:
             self._leave_out(kind)
         while sum(self._bytes.values()) > KEPT_BYTES:
             self._leave_out(max(self._bytes, key=lambda name: self._bytes[name]))
+
+    def count(self, kind: str, rows: int) -> None:
+        """Count an answer by its number of rows, and do not keep it."""
+        self.given[kind].add(1, rows, not rows)
 
     def _leave_out(self, kind: str) -> None:
         order, _, answer = heappop(self._kept[kind])

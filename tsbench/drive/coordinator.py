@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from locust.runners import Runner
 
     from tsbench.drive.run_plan import RunPlan
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.scenario.spec import Job
 
 logger = logging.getLogger("tsbench")
 
@@ -144,7 +144,7 @@ class Coordinator:
             if self._master is not None:
                 self._master.share_out(run)
             else:
-                own = Share(_LOCAL, 0, 1, run.spec.world.spec().streams)
+                own = Share(_LOCAL, 0, 1, run.spec.streams)
                 self.begin(run.spec, run.endpoint, run.directory, own, 0)
             if not run.timed:
                 gevent.spawn(self._await_first_user, test)
@@ -236,7 +236,7 @@ class Coordinator:
         self.close_process()
         self._runner.quit()
 
-    def begin(self, spec: RunSpec, endpoint: str, directory: Path, share: Share, clock_offset_ns: int) -> None:
+    def begin(self, spec: Job, endpoint: str, directory: Path, share: Share, clock_offset_ns: int) -> None:
         """Prepare this process's share of a run: make its first payloads and its files."""
         self.close_process()  # left by a test that another worker could not take part in
         timebase = Timebase(clock_offset_ns)
@@ -343,7 +343,7 @@ class Coordinator:
         drained = self._all_drained
         left_s = max(0.0, (end_ns - epoch_ns()) / NS_PER_S)
         is_open, stop_s = run.spec.drive.loop == "open", run.spec.drive.stop_timeout / NS_PER_S
-        if is_open and not run.spec.writes_end:
+        if is_open and not run.spec.ends_early:
             gevent.sleep(left_s)
             drained.wait(timeout=stop_s)
         elif not drained.wait(timeout=left_s) and is_open:  # else it ends early, with all its points written
@@ -403,6 +403,9 @@ class Coordinator:
         """Write the leader's data: the window, truncated to whole seconds if the run was stopped, and counts."""
         run = test.run
         end_ns = min(times.end_ns or stopped_ns, stopped_ns) // NS_PER_S * NS_PER_S
+        if run.spec.query_file is not None:  # all that was asked counts: the window ends after the last answer
+            stopped_ns = epoch_ns()
+            end_ns = -(-stopped_ns // NS_PER_S) * NS_PER_S
         self.end_s = max(end_ns, times.start_ns + NS_PER_S) // NS_PER_S
         window = Times(times.go_ns / NS_PER_S, times.start_ns // NS_PER_S, self.end_s, stopped_ns / NS_PER_S)
         write_json(run.directory / TIMES, asdict(window))

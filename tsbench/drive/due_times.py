@@ -11,6 +11,7 @@ from gevent.event import Event
 from tsbench.drive.fine_timer import FineTimer
 from tsbench.measure.pacing import Arrivals, Stripe
 from tsbench.results.process import Schedule
+from tsbench.scenario.spec import RunSpec
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from tsbench.clock import Timebase
     from tsbench.drive.run_plan import RunTimes
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.scenario.spec import Job
 
 
 @dataclass(slots=True, eq=False)  # so that it can be a key
@@ -52,7 +53,7 @@ class DueTimes:
     `drained` is called when the schedule, all its ops and the measured window have ended.
     """
 
-    def __init__(self, spec: RunSpec, timebase: Timebase, drained: Callable[[], None]) -> None:
+    def __init__(self, spec: Job, timebase: Timebase, drained: Callable[[], None]) -> None:
         self.schedule = Schedule()
         self._spec, self._drive = spec, spec.drive
         self._timebase, self._drained = timebase, drained
@@ -64,7 +65,10 @@ class DueTimes:
         self._waiting: dict[int, int] = {}
         self._begun: dict[int, int] = {}
         self._is_exhausted = self._is_stopping = False
-        self._recorded_ns = spec.recorded_due_ns() if spec.drive.arrivals == "recorded" else None
+        self._count = None if spec.query_file is None else spec.query_file.count
+        self._recorded_ns = None
+        if isinstance(spec, RunSpec) and spec.drive.arrivals == "recorded":
+            self._recorded_ns = spec.recorded_due_ns()
         self.payload_wait_ns = 0
         """How long users waited for an encoded write in the measured window, all users together."""
 
@@ -80,9 +84,8 @@ class DueTimes:
             length = None if times.end_ns is None else times.end_ns - times.go_ns
             warmup_ns = times.start_ns - times.go_ns
             changes = tuple((warmup_ns + one.at, one.rate) for one in self._spec.event if one.rate is not None)
-            arrivals = Arrivals(
-                self._drive.rate, self._drive.arrivals, self._spec.world.seed, length, changes, self._recorded_ns
-            )
+            kind, seed = self._drive.arrivals, self._spec.seed
+            arrivals = Arrivals(self._drive.rate, kind, seed, length, changes, self._recorded_ns, self._count)
             self._stripe = Stripe(arrivals, index=index, of=of)
         self._started.set()
 
@@ -176,6 +179,7 @@ class DueTimes:
     def _look_for_the_end(self) -> None:
         if self._is_exhausted and not self._waiting and not self._begun:
             end_ns = (self.times and self.times.end_ns) or 0  # the last op may be due long before it
+            end_ns = 0 if self._count is not None else end_ns
             gevent.spawn_later(max(0.0, (end_ns - self._timebase.now_ns()) / NS_PER_S + 0.001), self._drained)
 
     def end(self) -> tuple[list[int], int]:

@@ -14,15 +14,18 @@ from gevent.event import Event
 from tsbench.drive.due_times import DueTimes, Turn
 from tsbench.drive.feed.payload_queue import PayloadQueue, Write
 from tsbench.drive.process_files import ProcessFiles
+from tsbench.drive.queries_of_file import QueriesOfFile
 from tsbench.drive.session_calls import GreenletWaiter, caller_for
 from tsbench.measure.op_times import Timed
-from tsbench.model import OpError, Outcome, PartialWrite, Window
+from tsbench.model import OpError, Outcome, PartialWrite
+from tsbench.scenario.spec import RunSpec
 from tsbench.scenario.validation import schema_of
 from tsbench.targets.base import Unsupported
 from tsbench.targets.registry import get as get_target
 from tsbench.targets.target import require_driver
 from tsbench.units import format_duration
 from tsbench.workload import queries
+from tsbench.workload.query_files import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,11 +33,12 @@ if TYPE_CHECKING:
 
     from tsbench.clock import Timebase
     from tsbench.drive.run_plan import RunTimes
-    from tsbench.model import Rows, WriteMode
+    from tsbench.model import Query, Rows, Window, WriteMode
     from tsbench.net.stamps import Arrival
     from tsbench.results.process import Share
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.scenario.spec import Job
     from tsbench.targets.base import Session
+    from tsbench.workload.world import World
 
 T = TypeVar("T")
 A = TypeVarTuple("A")
@@ -48,6 +52,8 @@ CONNECT = "connect"
 """Name of the op that a connection which failed counts as."""
 TIMEOUT = "timeout"
 """Cause of an op that did not end in time."""
+GONE = {"connection", "refused", "timeout"}
+"""Causes of an op after which the queries of a file are asked no more: the others would fail, too."""
 MANY_ROWS = 100_000
 """Answers with as many rows are larger than any receive buffer: they have a time of the first row, too."""
 _OK = Outcome.OK  # a member of an enum takes 0.1 us to look up
@@ -66,7 +72,7 @@ class LoadProcess:
 
     def __init__(
         self,
-        spec: RunSpec,
+        spec: Job,
         share: Share,
         endpoint: str,
         directory: Path,
@@ -77,7 +83,10 @@ class LoadProcess:
         self.target = get_target(spec.target.name)
         require_driver(self.target)
         self.schema = schema_of(spec, self.target)
-        self.world = spec.world_at()
+        self._world: tuple[World, Window] | None = None
+        """The simulated world, and its time range that was loaded, in which answers do not change during writes."""
+        if isinstance(spec, RunSpec):
+            self._world = (world := spec.world_at(), spec.loaded(world))
         self.timebase, self._origin_ns = timebase, timebase.origin_ns
         self.files = ProcessFiles(spec, share, directory, timebase, failed)
         self.recorder = self.files.recorder
@@ -91,6 +100,7 @@ class LoadProcess:
         self.due_times = DueTimes(spec, timebase, self.drained.set)
         self._asked: Counter[str] = Counter()
         """Number of queries that were asked, by kind."""
+        self._of_file = iter(QueriesOfFile(spec, share, directory)) if spec.query_file is not None else None
         self._in_flight: dict[Turn, tuple[str, WritePlace | None]] = {}
         """Ops and connections that have begun and not ended, by their user's turn."""
         self._idle: Event | None = None
@@ -184,14 +194,53 @@ class LoadProcess:
         """Ask the next question of a kind; one that the schema cannot express is a failed op."""
         number = self._asked[kind] * self.share.of + self.share.index
         self._asked[kind] += 1
-        result: Timed[Rows]
+        assert self._world is not None  # noqa: S101 - only the queries of a file may be about none
         try:
-            query = queries.make(kind, self.world, self.loaded, self.spec.world.seed, number)
-            statement = self.schema.compile(query)
-        except (Unsupported, ValueError) as why:  # also a kind that does not fit the world of a bare locustfile
-            now_ns = self.timebase.now_ns()
-            result = Timed(None, OpError(Outcome.FAILED, "unsupported", str(why)), now_ns, now_ns)
+            query = queries.make(kind, *self._world, self.spec.seed, number)
+        except ValueError as why:  # a kind that does not fit the world of a bare locustfile
+            return self._cannot_ask(kind, turn, why)
+        result = self._ask(session, kind, query, turn)
+        times = self.due_times.times
+        if result.value is not None and not self.closed and times is not None and times.measures(turn.due_ns):
+            self.files.sample.add(kind, number, query, result.value, (result.began_ns, result.ended_ns))
+        return result
+
+    def query_of_file(self, session: Session, turn: Turn) -> tuple[str, Timed[Rows]] | None:
+        """Ask the next query of the run's file, and return its kind and answer; None if this process has asked all.
+
+        A server that does not answer is asked no more.
+        """
+        assert self._of_file is not None  # noqa: S101 - only runs of a file ask for this
+        asked = next(self._of_file, None)
+        if asked is None:
+            self.due_times.give_up(turn)
+            if not self._in_flight:  # else the user whose query is the last one comes here, too
+                self.drained.set()
+            return None
+        result = self._ask(session, asked.kind, asked.query if isinstance(asked, Asked) else asked.text, turn)
+        if result.value is not None and not self.closed:
+            self.files.sample.count(asked.kind, len(result.value))
+        if isinstance(result.error, OpError) and result.error.cause in GONE:
+            self.drained.set()
+        return asked.kind, result
+
+    def _cannot_ask(self, kind: str, turn: Turn, why: Exception) -> Timed[Rows]:
+        now_ns = self.timebase.now_ns()
+        result: Timed[Rows] = Timed(None, OpError(Outcome.FAILED, "unsupported", str(why)), now_ns, now_ns)
+        if not self.closed:
+            self._record(kind, turn, result)
+        return result
+
+    def _ask(self, session: Session, kind: str, query: Query | str, turn: Turn) -> Timed[Rows]:
+        """Ask a query, or the text of another program, and record it."""
+        result: Timed[Rows]
+        if isinstance(query, str):
+            result = self._call(kind, turn, None, session.arrival, session.ask, (query,))
         else:
+            try:
+                statement = self.schema.compile(query)
+            except (Unsupported, ValueError) as why:
+                return self._cannot_ask(kind, turn, why)
             result = self._call(kind, turn, None, session.arrival, session.query, (statement, query.columns))
         first_ns = None
         is_large = result.value is not None and len(result.value) >= MANY_ROWS
@@ -204,15 +253,7 @@ class LoadProcess:
         if is_large and result.value is not None:
             converted_ns = result.ended_ns + result.lain_ns - result.began_ns
             self.recorder.large_answer(kind, turn.due_ns, first_ns, converted_ns)
-        times = self.due_times.times
-        if result.value is not None and times is not None and times.measures(turn.due_ns):
-            self.files.sample.add(kind, number, query, result.value, (result.began_ns, result.ended_ns))
         return result
-
-    @property
-    def loaded(self) -> Window:
-        """Time range of the bulk load, in which answers do not change during writes."""
-        return self.spec.loaded(self.world)
 
     def _record(self, name: str, turn: Turn, result: Timed[Any], points: int = 0) -> Outcome:
         outcome, cause, acknowledged, due_ns = _OK, "", points, turn.due_ns

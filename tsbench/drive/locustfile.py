@@ -15,7 +15,7 @@ from tsbench.drive.coordinator import Coordinator
 from tsbench.drive.locust_stats import at_once
 from tsbench.drive.run_plan import RunPlan
 from tsbench.drive.user import TimeSeriesUser, expect_standalone
-from tsbench.scenario.spec import RunSpec
+from tsbench.scenario.spec import spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tsbench.scenario.parts import Op, Step
 
 DIRECTORY = Path(os.environ["TSBENCH_RUN"])
-SPEC = RunSpec.model_validate(json.loads((DIRECTORY / "spec.json").read_text(encoding="utf-8")))
+SPEC = spec_of(json.loads((DIRECTORY / "spec.json").read_text(encoding="utf-8")))
 events.init.remove_listener(expect_standalone)
 encryption.install()
 forked_workers.end_with_master()
@@ -41,12 +41,12 @@ def task_of(op: Op) -> Callable[[TimeSeriesUser], None]:
 
 
 class SpecUser(TimeSeriesUser):
-    """The Locust user of a scenario: its tasks are the scenario's ops."""
+    """The Locust user of a scenario, whose tasks are the scenario's ops, or of a file of queries."""
 
     target = SPEC.target.name
     only_ops = True
     wait_time = between(SPEC.drive.wait[0] / 1e9, SPEC.drive.wait[1] / 1e9)
-    tasks = [task for op in SPEC.op for task in [task_of(op)] * op.weight]  # noqa: RUF012 - as `@task` makes it
+    tasks = [task for op in SPEC.op for task in [task_of(op)] * op.weight] or [TimeSeriesUser.query_of_file]
 
 
 @events.init.add_listener

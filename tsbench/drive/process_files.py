@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tsbench.clock import Timebase
     from tsbench.model import Outcome
     from tsbench.results.process import Schedule, Share
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.scenario.spec import Job
 
 logger = logging.getLogger("tsbench")
 
@@ -51,12 +51,12 @@ class ProcessFiles:
     """
 
     def __init__(
-        self, spec: RunSpec, share: Share, directory: Path, timebase: Timebase, failed: Callable[[str], None]
+        self, spec: Job, share: Share, directory: Path, timebase: Timebase, failed: Callable[[str], None]
     ) -> None:
         self.directory = directory
         self.recorder = Recorder(directory, share.name, start_ns=timebase.now_ns())
         self.loop_monitor = LoopMonitor(directory, share.name, timebase)
-        self.sample = AnswerSample(spec.world.seed, spec.check.sample, directory / "process")
+        self.sample = AnswerSample(spec.seed, spec.check.sample, directory / "process")
         self.firsts = FirstOps() if spec.target.cold else None
         self.failures, self.unconnected = ErrorTexts(), ErrorTexts()
         self._share, self._timebase, self._failed = share, timebase, failed
@@ -106,7 +106,8 @@ class ProcessFiles:
             report = ProcessReport(
                 share=self._share,
                 ops=self.recorder.total,
-                answers=self.sample.given,
+                answers=dict(self.sample.given),
+                ended_ns=self.recorder.ended_ns,
                 firsts=self.firsts.found if self.firsts is not None else {},
                 encode_ns=encode_ns,
                 payload_wait_ns=payload_wait_ns,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.scenario.spec import Job
 
 
 _RAMP_SHARE = 0.2
@@ -23,7 +23,7 @@ class RunPlan:
     other begins with its first user, so that a ramp is measured as one, and ends when Locust or the user stops it.
     """
 
-    spec: RunSpec
+    spec: Job
     endpoint: str
     directory: Path
     timed: bool

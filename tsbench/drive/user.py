@@ -136,6 +136,18 @@ class TimeSeriesUser(User):
         result = process.query(session, kind, self._turn)
         self._done(process, "query", kind, 0 if result.value is None else len(result.value), result)
 
+    def query_of_file(self) -> None:
+        """Run the next query of the run's file; the user ends when all have been asked."""
+        process, session = self._process, self._session
+        if process is None or session is None or not process.due_times.wait(self._turn):
+            raise StopUser
+        asked = process.query_of_file(session, self._turn)
+        if asked is None:
+            process.drained.wait()  # so that the number of users is the same to the end
+            raise StopUser
+        kind, result = asked
+        self._done(process, "query", kind, 0 if result.value is None else len(result.value), result)
+
     def _done(self, process: LoadProcess, request_type: str, name: str, length: int, result: Timed[Any]) -> None:
         if process.closed:  # it was counted as unknown
             return

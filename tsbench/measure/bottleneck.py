@@ -73,18 +73,6 @@ def client_bound(evidence: Evidence) -> str:
     return ""
 
 
-def threads_bound(cpu_share: float, lag_s: float) -> str:
-    """Return why the load generator was the limit, "" if it was not.
-
-    `cpu_share` is its CPU time as a share of one core, `lag_s` how late a thread of it wakes up in the median. Its
-    workers are threads of one process, of which one at a time executes Python.
-    """
-    if cpu_share < HUB_CPU_SHARE:
-        return ""
-    why = f"its process used {cpu_share:.0%} of a core, and a thread waited {lag_s * 1e3:,.1f} ms for its turn"
-    return f"the load generator was the limit ({why}); use several `tsbench query` at once, or fewer workers"
-
-
 def limited_by(
     processes: list[Evidence], profile: LoadProfile, disturbed: str = "", *, users: int = 0
 ) -> tuple[str, Verdict]:

@@ -122,6 +122,8 @@ class LiveFigures:
         self._first_s: int | None = None
         """The second in which the load began: only a part of that second has ops, so its rate is too low."""
         self._failed = 0
+        self.done = 0
+        """Ops that have ended since the load began."""
 
     def now(self) -> Now | None:
         """Read the files' new lines; return the figures of the last seconds, None before a second is whole.
@@ -137,6 +139,7 @@ class LiveFigures:
                 self._counts[counts["second"], str(counts["op"])].append(counts)
                 self._first_s = min(counts["second"], self._first_s or counts["second"])
                 self._newest[path] = max(counts["second"], self._newest.get(path, 0))
+                self.done += whole(counts, "done")
                 self._failed += whole(counts, "failed") + whole(counts, "unknown")
         for path in files_of(self._directory / "latency", "*.hlog"):
             for line in scan_log(path, start=self._ends[path]):

@@ -37,6 +37,8 @@ class Arrivals:
     duration_ns: int | None = None
     changes: tuple[tuple[int, float], ...] = ()
     recorded_ns: NDArray[np.int64] | None = None
+    count: int | None = None
+    """Number of arrivals; None: as many as are due before the end."""
 
     def __post_init__(self) -> None:
         for rate_per_s in (self.rate_per_s, *(rate for _, rate in self.changes)):
@@ -99,6 +101,8 @@ class Stripe:
 
     def take(self) -> int | None:
         """Return the due time of this process's next arrival, in ns from the schedule's start; None at its end."""
+        if self.arrivals.count is not None and self._next >= self.arrivals.count:
+            return None
         block, offset = divmod(self._next, BLOCK)
         while self._block < block:
             self._block += 1

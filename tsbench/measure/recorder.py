@@ -87,6 +87,8 @@ class Recorder:
     def __init__(self, directory: Path, process: str, *, start_ns: int) -> None:
         self.total = 0
         """How many ops have been recorded, up to the last flush."""
+        self.ended_ns = 0
+        """End of the last of them, epoch ns."""
         self.observer: Observer | None = None
         self._ops: dict[str, _Op] = defaultdict(_Op)
         self._unwritten: deque[Callable[[], None]] = deque()
@@ -192,6 +194,7 @@ class Recorder:
         columns = np.ascontiguousarray(numbers.reshape(-1, _NUMBERS).T)
         self.total += columns.shape[1]
         due_ns, end_ns, service_ns, points, outcome, delayed_ns, source = columns
+        self.ended_ns = max(self.ended_ns, int(end_ns.max()))
         response_ns = end_ns - due_ns
         due_s, end_s = due_ns // NS_PER_S, end_ns // NS_PER_S
         for second, chosen in _by_second(due_s):

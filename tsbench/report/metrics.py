@@ -323,10 +323,13 @@ def remarks(cell: Cell) -> list[str]:
 def _on_answers(cell: Cell) -> list[str]:
     """Return sentences on the queries whose answers say little: those that nobody could check, and empty ones."""
     answers = cell.summary.answers
-    if answers is None:
-        return []
     asked = cell.summary.measured.ops if cell.summary.measured is not None else {}
-    texts = [
+    texts = []
+    if void := [f"'{kind}'" for kind, op in asked.items() if op.kind == "query" and 0 < op.ok <= op.empty]:
+        texts.append(f"every answer to {listed(void)} was empty: other data or a longer window would test more")
+    if answers is None:
+        return texts
+    texts += [
         f"'{kind}' was not asked, which counts as failed: {why}"
         for kind, why in answers.unsupported.items()
         if kind in asked and "unsupported" in asked[kind].causes
@@ -335,8 +338,6 @@ def _on_answers(cell: Cell) -> list[str]:
     for kind, known in answers.known.items():
         of = f"{known.count:,} of {answers.by_kind.get(kind, known.count):,} answers to '{kind}'"
         texts.append(f"{of} differ from gold, which is known: {known.reason}")
-    if void := [f"'{kind}'" for kind, count in answers.by_kind.items() if count and answers.empty.get(kind) == count]:
-        texts.append(f"every answer to {listed(void)} was empty: other data or a longer window would test more")
     return texts
 
 

@@ -31,6 +31,7 @@ CHECKS = {
     "counts": "histograms count what Locust counted, warm-up included",
     "limit": "the load generator was not the limit",
     "ops": "ops ended in the measured window",
+    "asked": "all queries of the file were asked",
     "size": "the size of the data is known",
 }
 """Statement that each check of a run's validity verifies."""

@@ -45,6 +45,10 @@ class OpFigures(Part):
     read: Count
     stepped: Count
     points: Count
+    rows: Count = 0
+    """Rows of the answers to a query."""
+    empty: Count = 0
+    """Answers without a row."""
     ops_per_s: Number
     points_per_s: Number
     unsent: Count

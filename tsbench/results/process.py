@@ -22,6 +22,8 @@ Second = Annotated[int, Field(strict=True, ge=FIRST_S, le=LAST_S)]
 _Positive = Annotated[int, Field(strict=True, gt=0, le=LIMITS.streams)]
 
 TIMES, MASTER, WARMUP = "process/clock.json", "process/locust.json", "process/warmup.json"
+QUERIES = "process/queries.jsonl"
+"""The queries of a run that asks those of a file, while it lasts."""
 WINDOW, EVENTS, CHANGES = "process/window.json", "process/events.json", "process/changes.json"
 
 
@@ -133,14 +135,28 @@ class FirstOp:
     outcome: Name
 
 
+@dataclass(slots=True)
+class GivenAnswers:
+    """Measured answers to one kind of query: their number, their rows together, and how many had none."""
+
+    count: Count = 0
+    rows: Count = 0
+    empty: Count = 0
+
+    def add(self, count: int, rows: int, empty: int) -> None:
+        """Count answers."""
+        self.count += count
+        self.rows += rows
+        self.empty += empty
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessReport:
     """`<process>.json`: the counts of a load process that ended by itself, over the whole test."""
 
     share: Share
     ops: Count
-    answers: Named[Count]
-    """Measured answers by kind of query."""
+    answers: Named[GivenAnswers]
     firsts: Named[FirstOp]
     encode_ns: Count
     payload_wait_ns: Count
@@ -149,6 +165,8 @@ class ProcessReport:
     unconnected: Named[Count]
     failures: Named[Count] = field(default_factory=dict)
     """Errors by text."""
+    ended_ns: Count = 0
+    """End of the last op, epoch ns; 0 without one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,67 +1,45 @@
-"""The queries of a file, asked as a run of its own (`tsbench query`)."""
+"""The queries of a file, asked by the load processes of a run (`tsbench query`)."""
 
 from __future__ import annotations
 
-import os
-import threading
-import time
-from collections import Counter
-from dataclasses import asdict, dataclass, field
+import shutil
+import tempfile
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import chain, islice
+from typing import TYPE_CHECKING, BinaryIO
 
-import numpy as np
-
-from tsbench.clock import Timebase
-from tsbench.collect.processes import Tree
-from tsbench.collect.recording import watching
-from tsbench.encode.point_files import read_lines
+from tsbench.encode.point_files import opened, read_lines
 from tsbench.errors import Broken, UserMistake
-from tsbench.measure.bottleneck import threads_bound
-from tsbench.measure.error_texts import ErrorTexts
-from tsbench.measure.gates import percents_of_gates
-from tsbench.measure.hist import Histogram
-from tsbench.measure.merge import OpTotals, merge
-from tsbench.measure.op_times import Direct
-from tsbench.measure.recorder import Recorder
-from tsbench.measure.steadiness import time_drifts
 from tsbench.model import OpError, Outcome, Verdict
-from tsbench.results.figures import Measured, Window
-from tsbench.results.process import TIMES, Times
-from tsbench.results.summary import CLIENT
-from tsbench.run import assessment, cleanup, preparation
+from tsbench.results.process import QUERIES
+from tsbench.results.rundir import find_runs
+from tsbench.results.summary import Summary
+from tsbench.run import assessment, cleanup, peer_queries, preparation
 from tsbench.run.assessment import Findings
-from tsbench.run.lifecycle import first_session, naming_death, real_parts, run_steps
-from tsbench.run.measurement import by_kind, failed, write_seconds
+from tsbench.run.lifecycle import drive_and_measure, first_session, naming_death, real_parts, run_steps
 from tsbench.run.standing import Standing
 from tsbench.scenario.parts import WorldPart
+from tsbench.scenario.spec import QueryFilePart
 from tsbench.targets.base import Unsupported
+from tsbench.text import short_path
 from tsbench.units import NS_PER_S
-from tsbench.workload.query_files import MS, AskedText, Parser, parse_head
+from tsbench.workload.query_files import MS, Asked, AskedText, Parser, line_of, line_of_text, parse_head, read_line
 from tsbench.workload.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from tsbench.measure.hist import SparseHistogram
-    from tsbench.measure.op_times import Timed
-    from tsbench.model import Rows
-    from tsbench.net.stamps import Arrival
+    from tsbench.results.figures import Measured
     from tsbench.results.rundir import RunDir
-    from tsbench.results.summary import Summary
     from tsbench.run.lifecycle import Parts
     from tsbench.run.phases import Phases, Progress
+    from tsbench.run.time_limits import Limits
     from tsbench.scenario.spec import Job
-    from tsbench.targets.base import Command, Schema, Session
-    from tsbench.workload.query_files import Asked
-
-_GONE = {"connection", "refused", "timeout"}
-"""Causes after which the server is asked no more."""
-_TURN_S = 0.1
-"""Interval at which it is measured how late a thread wakes up that has nothing else to do."""
-_JUDGED_S = 1.0  # shorter runs are not
-PERCENTS = {"min": 0.0, "p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
+    from tsbench.targets.base import Command, Schema
+    from tsbench.targets.target import Target
 
 
 def read_queries(path: str, blocks: Iterator[bytes]) -> tuple[WorldPart, int, Iterator[Asked]]:
@@ -95,291 +73,129 @@ def world_of(part: WorldPart) -> World:
     return World(part.spec(MS))
 
 
-# --- asking -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
-class How:
-    """How to ask: number of queries before the measured ones; limits of these, of their rate and time (None: none)."""
+class QueryFile:
+    """The queries of a file, checked one by one; `world` is None for the texts of another program."""
 
-    burn_in: int = 0
-    limit: int | None = None
-    per_s: float | None = None
-    duration_s: float | None = None
+    part: QueryFilePart
+    lines: BinaryIO
+    world: WorldPart | None = None
+    window_ns: int = 0
 
 
-def ask(
-    spec: Job,
-    queries: Iterator[Asked | AskedText],
-    results: Path,
-    progress: Progress,
-    how: How,
-    seen: Callable[[str], None],
-    functions: Sequence[Command] = (),
-) -> tuple[Summary, dict[str, dict[str, float]], str]:
-    """Ask queries with `spec.drive.users` workers; return the summary, the times by kind in ns, and `_Steps.limit`.
+@contextmanager
+def checked(path: str, target: Target, schema: Schema, *, burn_in: int, limit: int | None) -> Iterator[QueryFile]:
+    """Read the first queries of a file (`-`: standard input), at most `limit` after the burn-in, before any is asked.
 
-    `seen` receives the p99 so far as text, once a second. `functions` create what the texts of queries call.
+    Raises
+    ------
+    UserMistake
+        If it is no file of queries, one of them is damaged, or none is left after the burn-in.
+    Broken
+        If the target cannot be asked a kind of query in it.
     """
-    steps = _Steps(spec, queries, how, seen, functions)
-    parts_of = partial(real_parts, spec, client=Tree(lambda: [os.getpid()]))
-    summary = run_steps(spec, results, progress, steps, parts_of, Standing(results))
-    return summary, steps.times, steps.limit
+    with opened(path) as blocks, tempfile.TemporaryFile() as lines:
+        world, window_ns, asked = _read(path, blocks, target)
+        kinds: set[str] = set()
+        count = -burn_in
+        for query in islice(asked, None if limit is None else burn_in + limit):
+            if query.kind not in kinds:
+                _expect_supported(query, schema)
+                kinds.add(query.kind)
+            lines.write(line_of(query.kind, query.query) if isinstance(query, Asked) else line_of_text(query))
+            count += 1
+        if count <= 0:
+            raise UserMistake(f"'{path}' has {count + burn_in:,} queries, and none is left after --burn-in {burn_in}")
+        lines.seek(0)
+        yield QueryFile(QueryFilePart(name=path, count=count, burn_in=burn_in), lines, world, window_ns)
 
 
-@dataclass(slots=True)
-class _Steps:
-    """The steps of a run that asks."""
-
-    spec: Job
-    queries: Iterator[Asked | AskedText]
-    how: How
-    seen: Callable[[str], None]
-    functions: Sequence[Command] = ()
-    times: dict[str, dict[str, float]] = field(default_factory=dict)
-    limit: str = ""
-    """Why the load generator was the limit; "" if it was not, or if that is unknown."""
-    is_embedded: bool = False
-
-    def __call__(self, run: RunDir, parts: Parts, phases: Phases) -> Summary:
-        spec, target, schema = self.spec, parts.target, parts.schema
-        phases.phase("start")
-        parts.server.start()
-        with naming_death(parts):
-            with first_session(run, spec, parts) as (session, limits):
-                cleanup.note_nothing_made(run)
-                with limits.step("create", "making the functions") as timeout_s:
-                    session.run(self.functions, timeout_s=timeout_s)
-            phases.phase("measure", None if self.how.limit is None else self.how.limit)
-            asking = _Asking(self.queries, schema, run, self.how, phases.advance, self.seen)
-            self.is_embedded = target.embedded
-            sessions = [limits.connect(target, schema).session for _ in range(spec.drive.users)]
-            try:
-                with watching(run, parts.collectors):
-                    asking.run(sessions)
-            except KeyboardInterrupt:
-                asking.close()
-                self._figures(run, asking)
-                text = f"interrupted by the user; {asking.done:,} queries were answered; they are in {run.path}"
-                raise KeyboardInterrupt(text) from None
-        summary = self._figures(run, asking)
-        if asking.failure is not None:
-            summary += Findings(
-                checks={"run": Verdict(None, f"{asking.failure}; {asking.done:,} queries were answered")}
-            )
-        return assessment.conclude(run, spec, preparation.heading(run, spec, target, schema), summary, phases)
-
-    def _figures(self, run: RunDir, asking: _Asking) -> Findings:
-        """Return the figures of all recorded queries."""
-        duration_s, times = max(1, asking.ended_ns - asking.began_ns) / NS_PER_S, asking.times
-        merged = merge(run.path, start_s=times.start_s, end_s=times.end_s)
-        write_seconds(run, merged)
-        kinds, sums, everything = by_kind(merged, self.spec)
-        self.times = {
-            name: _times(totals, duration_s, asking.rows[name], asking.empty[name])
-            for name, totals in merged.totals.items()
-        }
-        if len(self.times) > 1:
-            self.times["all queries"] = _times(everything, duration_s, asking.rows.total(), asking.empty.total())
-        percents = {"p95": 95.0} | percents_of_gates(self.spec.demands)
-        window = Window(start_s=asking.began_ns / NS_PER_S, duration_s=duration_s, warmup_s=0.0)
-        measured = Measured(
-            duration_s=duration_s,
-            window=window,
-            ops={op: merged.totals[op].figures(duration_s, percents, kind) for op, kind in kinds.items()},
-            query=sums["query"].figures(duration_s, percents) if len(everything.response) else None,
-            time_drifts=time_drifts(merged.per_second, end_s=int(duration_s)),
-        )
-        counts = {"histograms": merged.recorded, "counters": merged.counted, "asked": asking.done}
-        same = len({*counts.values()}) == 1
-        agree = Verdict(same, "" if same else "counts differ", counts)
-        some = Verdict(True) if asking.done else Verdict(None, "no query was asked after the burn-in")
-        parts = {"measured": measured, "failures": asking.errors.most_common(20)}
-        if not self.is_embedded and duration_s >= _JUDGED_S:  # else the process's CPU time is the database's, too
-            self.limit = threads_bound(asking.cpu_s / duration_s, float(np.median(asking.lags_s)))
-            parts |= {"limited_by": CLIENT} if self.limit else {}
-        return Findings(parts, {"counts": agree, "ops": some}, (failed(everything, 0.0),))
+def _read(
+    path: str, blocks: Iterator[bytes], target: Target
+) -> tuple[WorldPart | None, int, Iterator[Asked | AskedText]]:
+    first = next(blocks, b"")
+    whole = chain([first], blocks)
+    return (
+        (None, 0, peer_queries.read(path, whole, target))
+        if peer_queries.are_theirs(first)
+        else read_queries(path, whole)
+    )
 
 
-def _times(totals: OpTotals, duration_s: float, rows: int, empty: int) -> dict[str, float]:
-    values = totals.service.percentiles_ns(PERCENTS.values())
-    times: dict[str, float] = dict(zip(PERCENTS, values, strict=True))
-    counts = {"count": totals.done, "per_s": totals.done / duration_s, "rows": rows, "empty": empty}
-    return {**times, "mean": totals.service.mean_ns, **counts}
+def _expect_supported(asked: Asked | AskedText, schema: Schema) -> None:
+    try:
+        if isinstance(asked, Asked):
+            schema.compile(asked.query)
+    except Unsupported as why:
+        raise Broken(f"{asked.kind} (line {asked.number + 2}) cannot be asked: {why}") from None
 
 
-class _Asking:
-    """Asks queries in threads of their own, each with a session, and records them."""
+def ask(spec: Job, file: QueryFile, results: Path, progress: Progress, functions: Sequence[Command] = ()) -> Summary:
+    """Ask the queries of a file; `functions` create what the texts of another program call.
 
-    def __init__(
-        self,
-        queries: Iterator[Asked | AskedText],
-        schema: Schema,
-        run: RunDir,
-        how: How,
-        progress: Callable[[float], None],
-        seen: Callable[[str], None],
-    ) -> None:
-        self._queries, self._schema, self._how, self._progress, self._seen = queries, schema, how, progress, seen
-        self._run, self._timebase = run, Timebase()
-        self.began_ns = self.ended_ns = self._timebase.now_ns()
-        self._recorder = Recorder(run.path, "queries", start_ns=self.began_ns)
-        self._recorder.observer = self
-        self._service = Histogram()
-        self._lock, self._working = threading.Lock(), 0
-        self._taken = 0
-        self._over, self._ended = threading.Event(), threading.Event()
-        self.done = 0
-        """Number of recorded queries."""
-        self.errors = ErrorTexts()
-        self.rows: Counter[str] = Counter()
-        """Number of rows of the answers, by kind."""
-        self.empty: Counter[str] = Counter()
-        """Number of answers without a row, by kind."""
-        self.failure: Exception | None = None
-        self._cpu_began_s = 0.0
-        self.cpu_s = 0.0
-        """CPU time of this process while the recorded queries were asked."""
-        self.lags_s: list[float] = [0.0]
-        """How late a thread of this process woke up, time and again."""
+    Raises
+    ------
+    KeyboardInterrupt
+        With the number of answers in its text, which are kept.
+    """
+    steps = partial(_carry_out, spec, file, functions)
+    try:
+        return run_steps(spec, results, progress, steps, partial(real_parts, spec), Standing(results))
+    except KeyboardInterrupt as interrupt:
+        (run,) = find_runs(results)
+        answered = _answered(Summary.read(run).measured)
+        text = f"{interrupt}; {answered:,} queries were answered: tsbench report {short_path(results)} shows them"
+        raise KeyboardInterrupt(text) from None
 
-    def run(self, sessions: list[Session]) -> None:
-        """Ask until the queries, the limit or the time end; `failure` is the error that ended it before."""
-        threads = [threading.Thread(target=self._work, args=(one,), daemon=True) for one in sessions]
-        self._working = len(threads)
-        self.began_ns = self.ended_ns = self._timebase.now_ns()
+
+def _carry_out(
+    spec: Job, file: QueryFile, functions: Sequence[Command], run: RunDir, parts: Parts, progress: Phases
+) -> Summary:
+    progress.phase("start")
+    parts.server.start()
+    with naming_death(parts):
+        with first_session(run, spec, parts) as (session, limits):
+            cleanup.note_nothing_made(run)
+            with limits.step("create", "making the functions") as timeout_s:
+                session.run(functions, timeout_s=timeout_s)
+            _burn_in(spec, file, parts, limits)
         try:
-            for thread in threads:
-                thread.start()
-            while not self._waited(1.0):
-                with self._lock:
-                    self._recorder.flush()
-                if len(self._service):
-                    self._seen(f"p99 {self._service.percentile_ns(99) / MS:,.2f} ms")
+            with (run / QUERIES).open("wb") as copy:
+                file.lines.seek(0)
+                shutil.copyfileobj(file.lines, copy)
+            observed = drive_and_measure(spec, run, parts, progress)
         finally:
-            self._over.set()
-            for thread in threads:
-                thread.join(10.0)
-            self._run.write_json(TIMES, asdict(self.times))
-        self.close()
-        if isinstance(self.failure, UserMistake | Broken):
-            raise self.failure
+            (run / QUERIES).unlink(missing_ok=True)
+    observed += Findings(checks={"asked": _all_asked(spec, file.part, observed)})
+    return assessment.conclude(
+        run, spec, preparation.heading(run, spec, parts.target, parts.schema), observed, progress
+    )
 
-    def _waited(self, for_s: float) -> bool:
-        """Wait, and note how late each turn began; return True once all threads have ended."""
-        over_s = time.monotonic() + for_s
-        while (began_s := time.monotonic()) < over_s:
-            if self._ended.wait(_TURN_S):
-                return True
-            self.lags_s.append(time.monotonic() - began_s - _TURN_S)
-        return False
 
-    @property
-    def times(self) -> Times:
-        """The whole seconds in which the recorded queries were asked."""
-        first, last = self.began_ns // NS_PER_S, self.ended_ns // NS_PER_S
-        return Times(go_s=first, start_s=first, end_s=last + 1, stopped_s=self.ended_ns / NS_PER_S)
-
-    def close(self) -> None:
-        """Write what was recorded."""
-        self.cpu_s = time.process_time() - self._cpu_began_s
-        with self._lock:
-            self._recorder.close()
-
-    def saw(self, tag: str, second: int, histogram: SparseHistogram) -> None:
-        """Receive what the recorder writes."""
-        if tag.endswith("|service"):
-            histogram.add_to(self._service)
-
-    def counted(self, op: str, second: int, counts: Mapping[str, Any]) -> None:
-        """Ignore the counters."""
-
-    def _next(self) -> tuple[Asked | AskedText, int] | None:
-        """Return the next query and its place among all that are asked; None at the end."""
-        how = self._how
-        with self._lock:
-            if self._over.is_set() or (how.limit is not None and self._taken >= how.burn_in + how.limit):
-                return None
-            asked = next(self._queries, None)
-            self._taken += 1
-        return None if asked is None else (asked, self._taken - 1)
-
-    def _work(self, session: Session) -> None:
-        try:
-            while (turn := self._next()) is not None:
-                self._ask(session, *turn)
-        except Exception as error:  # noqa: BLE001 - told by the thread that waits
-            self.failure = self.failure or error
-            self._over.set()
-        finally:
-            session.close()
-            with self._lock:
-                self._working -= 1
-                if not self._working:
-                    self._ended.set()
-
-    def _ask(self, session: Session, asked: Asked | AskedText, place: int) -> None:
-        call: Callable[[Arrival | None], Timed[Rows]]
-        origin_ns = self._timebase.origin_ns
-        if isinstance(asked, AskedText):
-            call = partial(Direct.call, function=session.ask, args=(asked.text,), origin_ns=origin_ns)
-        else:
+def _burn_in(spec: Job, file: QueryFile, parts: Parts, limits: Limits) -> None:
+    """Ask the queries before the measured ones; raises OpError if one is not answered."""
+    parser = Parser(spec.measurements())
+    with closing(limits.connect(parts.target, parts.schema).session) as session:
+        for number, line in enumerate(islice(file.lines, file.part.burn_in)):
+            asked = read_line(line, number, parser)
             try:
-                statement = self._schema.compile(asked.query)
-            except Unsupported as why:
-                raise Broken(f"{asked.kind} (line {asked.number + 2}) cannot be asked: {why}") from None
-            args = statement, asked.query.columns
-            call = partial(Direct.call, function=session.query, args=args, origin_ns=origin_ns)
-        place -= self._how.burn_in
-        due_ns = self._due_ns(place)
-        if due_ns is None:
-            return
-        result = call(session.arrival)
-        if place < 0:
-            self._expect_answer(result.error, asked)
-            return
-        outcome, cause = Outcome.OK, ""
-        if result.error is not None:
-            outcome, cause = Outcome.UNKNOWN, type(result.error).__name__
-            if isinstance(result.error, OpError):
-                outcome, cause = result.error.outcome, result.error.cause
-        service_ns = result.ended_ns - result.began_ns
-        with self._lock:
-            due_ns = due_ns or result.began_ns
-            self._recorder.op(asked.kind, due_ns, result.ended_ns, service_ns, 0, outcome, cause, 0, result.source)
-            if result.error is not None:
-                self.errors.add(result.error)
-            else:
-                rows = len(result.value or ())
-                self.rows[asked.kind] += rows
-                self.empty[asked.kind] += not rows
-            self.done += 1
-            self.ended_ns = max(self.ended_ns, result.ended_ns)
-        self._progress(1)
-        if isinstance(result.error, OpError) and result.error.cause in _GONE:
-            self._expect_answer(result.error, asked)
+                if isinstance(asked, Asked):
+                    session.query(parts.schema.compile(asked.query), asked.query.columns)
+                else:
+                    session.ask(asked.text)
+            except OpError as error:
+                why = f"query {number + 1} ({asked.kind}): {error.cause}: {error}"
+                raise OpError(Outcome.UNKNOWN, "query", why) from error
 
-    def _due_ns(self, place: int) -> int | None:
-        """Wait until a query is due and return when that is; 0 if at once, None if the time is over before.
 
-        The measured time begins with the first query after the burn-in.
-        """
-        if place <= 0:
-            with self._lock:
-                self.began_ns = self.ended_ns = self._timebase.now_ns()
-                self._cpu_began_s = time.process_time()
-        limit_s, per_s = self._how.duration_s, self._how.per_s
-        due_ns = self.began_ns + round(max(0, place) / per_s * NS_PER_S) if per_s else 0
-        over_ns = self.began_ns + round(limit_s * NS_PER_S) if limit_s is not None else None
-        now_ns = self._timebase.now_ns()
-        if over_ns is not None and max(due_ns, now_ns) >= over_ns:
-            self._over.set()
-            return None
-        if due_ns > now_ns and self._over.wait((due_ns - now_ns) / NS_PER_S):
-            return None
-        return due_ns
+def _all_asked(spec: Job, part: QueryFilePart, observed: Findings) -> Verdict:
+    """Return an undecided verdict if the load ended before all queries were asked, and before its time was over."""
+    measured = observed.parts["measured"]
+    answered = _answered(measured)
+    if answered < part.count and measured.duration_s < spec.drive.duration / NS_PER_S - 1:
+        return Verdict(None, f"{answered:,} of {part.count:,} queries were answered")
+    return Verdict(True, "", {"asked": answered})
 
-    def _expect_answer(self, error: Exception | None, asked: Asked | AskedText) -> None:
-        if error is not None:
-            cause = f"{error.cause}: " if isinstance(error, OpError) else ""
-            raise OpError(Outcome.UNKNOWN, "query", f"query {asked.number + 1} ({asked.kind}): {cause}{error}")
+
+def _answered(measured: Measured | None) -> int:
+    return 0 if measured is None else sum(op.ended for op in measured.ops.values())

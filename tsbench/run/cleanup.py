@@ -25,7 +25,7 @@ from tsbench.run import keeping
 from tsbench.run.standing import server_directory
 from tsbench.run.time_limits import Limits
 from tsbench.scenario.parts import DEFAULTS
-from tsbench.scenario.spec import FileSpec, Job, RunSpec
+from tsbench.scenario.spec import Job, spec_of
 from tsbench.scenario.use_case import built_in_cases
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.embedded import makes_file
@@ -132,8 +132,7 @@ def leftovers(results: Path) -> list[Leftovers]:
 
 def _spec(run: RunDir) -> Job:
     try:
-        content = run.read_json("spec.json")
-        return (FileSpec if "file" in content else RunSpec).model_validate(content)
+        return spec_of(run.read_json("spec.json"))
     except ValidationError as error:
         raise damaged(run / "spec.json", error.errors()[0]["msg"]) from None
 

@@ -299,7 +299,8 @@ def _written(
 def _answered(subject: _Subject, answers: Answers, sampled: int, *, nothing_kept: bool) -> Findings:
     """Judge the answers, those given under load and new ones, and the rows read back; write validate.json."""
     verdict = Verdict(True) if nothing_kept else answers.verdict()
-    checked = {**answers.summary(), "sampled": sampled, "given": Processes.read(subject.run).answers}
+    given = sum(one.count for one in Processes.read(subject.run).answers.values())
+    checked = {**answers.summary(), "sampled": sampled, "given": given}
     subject.run.write_json("validate.json", {**checked, "check": verdict.to_json()})
     gate = torn_reads(answers.torn.answers, answers.torn.rows, answers.checked)
     gates = (gate,) if subject.spec.check.torn == "fail" and answers.checked else ()

@@ -35,6 +35,7 @@ from tsbench.run.preparation import create, expect_plausible, load, rehearse
 from tsbench.run.server_limits import GroupCounters, capped
 from tsbench.run.standing import Standing
 from tsbench.run.time_limits import Limits
+from tsbench.scenario.parts import ENDLESS
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.base import ExternalServer, death
 from tsbench.targets import registry
@@ -209,17 +210,7 @@ def _carry_out(spec: RunSpec, standing: Standing, run: RunDir, parts: Parts, pro
             progress.phase("cold start")
             cold = ColdStart(**server.cold()._asdict())
 
-        progress.phase("measure", locust_process.expected_s(spec))
-        if parts.group is not None:
-            parts.group.mark()
-        with watching(run, parts.collectors):
-            _drive(spec, run, parts, progress)
-        if parts.group is not None:
-            parts.group.lift()  # the checks' own load is not measured: under a cap they took four times as long
-        progress.time("figures")
-        with recorded():
-            observed = measured(run, spec)
-        observed += Findings(death=_death(parts))
+        observed = drive_and_measure(spec, run, parts, progress)
         heading = preparation.heading(run, spec, target, schema)
         heading |= {"load": loaded, "caps": server_limits.figures(parts.group), "cold": cold}
         heading |= standing.found(run, loaded)
@@ -239,6 +230,23 @@ def _carry_out(spec: RunSpec, standing: Standing, run: RunDir, parts: Parts, pro
         summary = assessment.conclude(run, spec, heading, observed, progress)
         standing.end(run, loaded, summary, stored=None if summary.writes is None else summary.writes.stored)
         return summary
+
+
+def drive_and_measure(spec: Job, run: RunDir, parts: Parts, progress: Phases) -> Findings:
+    """Run the load, and return its figures. Progress is in seconds, of a file of queries in queries."""
+    if spec.query_file is None:
+        progress.phase("measure", locust_process.expected_s(spec))
+    else:
+        progress.phase("measure", spec.query_file.count if spec.drive.duration == ENDLESS else None)
+    if parts.group is not None:
+        parts.group.mark()
+    with watching(run, parts.collectors):
+        _drive(spec, run, parts, progress)
+    if parts.group is not None:
+        parts.group.lift()  # the checks' own load is not measured: under a cap they took four times as long
+    progress.time("figures")
+    with recorded():
+        return measured(run, spec) + Findings(death=_death(parts))
 
 
 def _first_data(
@@ -279,16 +287,18 @@ def naming_death(parts: Parts) -> Iterator[None]:
         raise
 
 
-def _drive(spec: RunSpec, run: RunDir, parts: Parts, progress: Progress) -> None:
-    reached, live = 0.0, LiveFigures(run.path, spec.drive.time, spec.gates)
+def _drive(spec: Job, run: RunDir, parts: Parts, progress: Progress) -> None:
+    reached, shown_s, live = 0.0, 0, LiveFigures(run.path, spec.drive.time, spec.gates)
     events = Events(parts.server, spec.event, run)
 
     def tick(passed_s: float) -> None:
-        nonlocal reached
-        progress.advance(passed_s - reached)
-        if int(passed_s) > int(reached):
+        nonlocal reached, shown_s
+        if int(passed_s) > shown_s:
+            shown_s = int(passed_s)
             progress.show(live.now)
-        reached = passed_s
+        done = passed_s if spec.query_file is None else live.done
+        progress.advance(done - reached)
+        reached = done
         events.advance()
 
     alive = lambda: events.is_down or parts.server.alive()  # noqa: E731

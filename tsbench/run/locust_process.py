@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from tsbench.results.rundir import RunDir
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.scenario.spec import Job
 
 LOCUSTFILE = Path(__file__).parent.parent / "drive" / "locustfile.py"
 LOCUSTFILES = (Path(__file__).parent.parent / "locustfiles", Path(__file__).parent.parent.parent / "locustfiles")
@@ -37,13 +37,13 @@ START_S = 60.0
 """Time limit beyond the run itself for Locust's start, connecting all users and writing results, in seconds."""
 
 
-def expected_s(spec: RunSpec) -> float:
+def expected_s(spec: Job) -> float:
     """Return the longest duration of the load in seconds, from the start signal to the end of the measured window."""
     return (spec.drive.longest_warmup + spec.drive.duration) / NS_PER_S
 
 
 def drive(
-    spec: RunSpec,
+    spec: Job,
     run: RunDir,
     endpoint: str,
     *,
@@ -97,11 +97,11 @@ def drive(
         _expect_whole(spec, run)
 
 
-def _expect_whole(spec: RunSpec, run: RunDir) -> None:
+def _expect_whole(spec: Job, run: RunDir) -> None:
     """Raise `Broken` if the load ended more than a second before its time, which Locust's exit code hides."""
     times = read_part(run / TIMES, Times)
     measured_s, wanted_s = times.end_s - times.start_s, spec.drive.duration / NS_PER_S
-    if spec.writes_end:
+    if spec.writes and spec.ends_early:
         stopped_s = times.start_s + 1 if times.stopped_s is None else times.stopped_s
         if stopped_s < times.start_s + 1 and spec.drive.window is None:  # a window's points may be all that counts
             passed_s = stopped_s - times.go_s
@@ -109,13 +109,13 @@ def _expect_whole(spec: RunSpec, run: RunDir) -> None:
                 f"all points were written {passed_s:.1f} s after the first op, before a second was measured; load "
                 "less before (load.share, load.window), or take an open loop, a think time or a shorter warm-up"
             )
-    elif measured_s < wanted_s - 1:
+    elif spec.query_file is None and measured_s < wanted_s - 1:
         log = (run / "locust.log").read_text(encoding="utf-8", errors="replace")
         why = "it ran out of memory" if "MemoryError" in log else "somebody sent it SIGTERM"
         raise Broken(f"the load process ended after {measured_s} of {wanted_s:g} s: {why}")
 
 
-def command(spec: RunSpec) -> list[str]:
+def command(spec: Job) -> list[str]:
     """Return the command line, which contains no secret."""
     drive = spec.drive
     users = str(drive.users)

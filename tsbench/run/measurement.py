@@ -50,6 +50,10 @@ if TYPE_CHECKING:
     from tsbench.scenario.spec import Job
 
 
+PEERS_PERCENTS = {"min": 0.0, "p95": 95.0}
+"""What the runners of other suites print, too, of the queries of a file."""
+
+
 @contextmanager
 def recorded() -> Iterator[None]:
     """Raise `Broken` for damage in what the load processes recorded, which other machines may have sent."""
@@ -141,14 +145,20 @@ def _measured(
 ) -> Measured:
     """Return the figures of ops, with margins, changes of their times, and the ops beyond the limits of gates."""
     percents, time = PERCENTS | percents_of_gates(spec.demands), spec.drive.time
+    if spec.query_file is not None:
+        percents |= PEERS_PERCENTS
     duration_s = processes.duration_s
     of_kind = {
         kind: totals.figures(duration_s, percents, time=time) for kind, totals in sums.items() if len(totals.response)
     }
+    answers = {op: {"rows": given.rows, "empty": given.empty} for op, given in processes.answers.items()}
     figures = Measured(
         duration_s=duration_s,
         window=processes.window,
-        ops={op: merged.totals[op].figures(duration_s, percents, kind, time) for op, kind in kinds.items()},
+        ops={
+            op: merged.totals[op].figures(duration_s, percents, kind, time).model_copy(update=answers.get(op, {}))
+            for op, kind in kinds.items()
+        },
         write=of_kind.get("write"),
         query=of_kind.get("query"),
         disk_read_bytes=_disk_read_bytes(run),
@@ -167,7 +177,7 @@ def _is_steered(spec: Job) -> bool:
 
 def _ended_s(processes: Processes) -> int:
     """Return the second of the measured window in which it, or the load, ended."""
-    return min(processes.duration_s, int(processes.stopped_s) - processes.times.start_s)
+    return min(int(processes.duration_s), int(processes.stopped_s) - processes.times.start_s)
 
 
 def _tails(spec: Job, figures: Measured, totals: Mapping[str, OpTotals], bursts: float) -> dict[str, Tail]:

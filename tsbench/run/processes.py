@@ -10,9 +10,10 @@ from tsbench.model import Verdict
 from tsbench.results.figures import Window
 from tsbench.results.json_files import read_part
 from tsbench.results.limits import LIMITS
-from tsbench.results.process import MASTER, TIMES, MasterReport, ProcessReport, Schedule, Times
+from tsbench.results.process import MASTER, TIMES, GivenAnswers, MasterReport, ProcessReport, Schedule, Times
 from tsbench.results.reading import damaged, files_of
 from tsbench.text import listed
+from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from tsbench.results.process import FirstOp, Worker
@@ -41,9 +42,13 @@ class Processes:
         return cls(times, read_part(run / MASTER, MasterReport) if run.has(MASTER) else None, reports)
 
     @property
-    def duration_s(self) -> int:
-        """Duration of the measured window."""
-        return self.times.end_s - self.times.start_s
+    def duration_s(self) -> float:
+        """Duration of the measured window: whole seconds, or until the last answer if nothing was left to ask then."""
+        times = self.times
+        if times.stopped_s is None or not times.start_s < times.stopped_s < times.end_s:
+            return times.end_s - times.start_s
+        ended_s = max((report.ended_ns for report in self.reports), default=0) / NS_PER_S
+        return (ended_s if times.start_s < ended_s < times.stopped_s else times.stopped_s) - times.start_s
 
     @property
     def stopped_s(self) -> float:
@@ -93,9 +98,12 @@ class Processes:
         return counts
 
     @property
-    def answers(self) -> int:
-        """Number of answers in the measured window."""
-        return sum(sum(report.answers.values()) for report in self.reports)
+    def answers(self) -> dict[str, GivenAnswers]:
+        """Answers in the measured window, by kind of query."""
+        answers: dict[str, GivenAnswers] = {}
+        for kind, given in (item for report in self.reports for item in report.answers.items()):
+            answers.setdefault(kind, GivenAnswers()).add(given.count, given.rows, given.empty)
+        return answers
 
     def verdict(self) -> Verdict:
         """Return an invalid verdict if a worker was lost: its last ops are unknown, its remaining ones not done."""

@@ -177,6 +177,10 @@ class Step(Part):
     """Go from the users of the step before to these in a straight line, instead of at once."""
 
 
+ENDLESS = 365 * 86_400 * units.NS_PER_S
+"""The `duration` of a run that lasts until all queries of a file have been asked."""
+
+
 class DrivePart(Part):
     """[drive]: how the load processes run ops. Rates are ops per second over all processes."""
 

@@ -59,6 +59,15 @@ ROUND = "-round="
 """Part of a repeated cell's id before the number of its round."""
 
 
+class QueryFilePart(Part):
+    """A file of queries that the users ask in its order, each once; `count` of them after `burn_in`."""
+
+    name: str
+    count: Annotated[int, Field(ge=1)]
+    burn_in: Annotated[int, Field(ge=0)] = 0
+    """Number of queries that are asked before the measured ones."""
+
+
 class Job(Part):
     """The keys that the specifications of all runs have, whatever their points are."""
 
@@ -72,6 +81,8 @@ class Job(Part):
     load: LoadPart = LoadPart()
     drive: DrivePart = DrivePart()
     op: Annotated[tuple[Op, ...], Field(strict=False, max_length=LIMITS.ops)] = ()
+    query_file: QueryFilePart | None = None
+    """The queries of the run, in place of `op`."""
     event: Annotated[tuple[EventPart, ...], Field(strict=False, max_length=100)] = ()
     check: CheckPart = CheckPart()
     gates: Annotated[tuple[Annotated[str, AfterValidator(checked_gate)], ...], Field(strict=False)] = ()
@@ -88,6 +99,36 @@ class Job(Part):
     def measurements(self) -> tuple[Measurement, ...]:
         """Return the measurements that the run stores."""
         return ()
+
+    @property
+    def writes(self) -> tuple[Op, ...]:
+        """The ops that write."""
+        return tuple(op for op in self.op if op.write is not None)
+
+    @property
+    def queries(self) -> tuple[Op, ...]:
+        """The ops that query."""
+        return tuple(op for op in self.op if op.query is not None)
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether the ops may come to an end before the measured time is over."""
+        return self.query_file is not None
+
+    @property
+    def block_points(self) -> int:
+        """Rows that a stream hands out at a time."""
+        return 1
+
+    @property
+    def seed(self) -> int:
+        """Seed of whatever is random in the run."""
+        return 1
+
+    @property
+    def streams(self) -> int:
+        """The largest number of load processes: each writes at least one stream of a world."""
+        return self.drive.processes
 
 
 class FilePart(Part):
@@ -161,20 +202,17 @@ class RunSpec(Job):
         return self.world_at().measurements
 
     @property
-    def writes(self) -> tuple[Op, ...]:
-        """The ops that write."""
-        return tuple(op for op in self.op if op.write is not None)
-
-    @property
-    def queries(self) -> tuple[Op, ...]:
-        """The ops that query."""
-        return tuple(op for op in self.op if op.query is not None)
-
-    @property
-    def writes_end(self) -> bool:
-        """Whether the writes may come to an end before the measured time is over."""
+    def ends_early(self) -> bool:
         recorded = self.world.described is not None and bool(self.world.described.recording)
-        return bool(self.writes) and (recorded or self.drive.window is not None)
+        return super().ends_early or (bool(self.writes) and (recorded or self.drive.window is not None))
+
+    @property
+    def seed(self) -> int:
+        return self.world.seed
+
+    @property
+    def streams(self) -> int:
+        return super().streams if self.query_file is not None else self.world.spec().streams
 
     @property
     def block_points(self) -> int:
@@ -275,6 +313,11 @@ class RunSpec(Job):
     def loaded(self, world: World) -> Window:
         """Return the time range of the bulk load in `world`, the run's (`world_at`)."""
         return Window(world.time_ns(0), world.time_ns(world.ticks(self.load.window)))
+
+
+def spec_of(content: Mapping[str, Any]) -> RunSpec | FileSpec:
+    """Return the specification in a run's spec.json; raises pydantic's ValidationError if it is none."""
+    return FileSpec.model_validate(content) if "file" in content else RunSpec.model_validate(content)
 
 
 def block_points(sizes: Sequence[int], least: int) -> int:
@@ -493,7 +536,7 @@ def world(use_case: str, **keys: Any) -> World:
     return World(WorldPart.model_validate(resolved({"use_case": use_case, **keys}, Path())).spec())
 
 
-INTERNAL = {"id", "scenario", "labels", "relative_start", "resolution_ns", "block", "first_block"}
+INTERNAL = {"id", "scenario", "labels", "relative_start", "resolution_ns", "block", "first_block", "query_file"}
 """Fields of a RunSpec that files cannot set."""
 SCENARIO_KEYS = {"matrix", "name", "claim", "figure", "knee", "repeat", "reuse", "search", "short"}
 """Keys of a file that concern all cells."""

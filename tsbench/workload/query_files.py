@@ -106,6 +106,19 @@ def line_of(kind: str, query: Query) -> bytes:
     return orjson.dumps({"type": kind, "query": name, **dict(starmap(_plain, values))}) + b"\n"
 
 
+def line_of_text(asked: AskedText) -> bytes:
+    """Return the line of a text of another program, which only `read_line` reads."""
+    return orjson.dumps({"label": asked.kind, "text": asked.text}) + b"\n"
+
+
+def read_line(line: bytes, number: int, parser: Parser) -> Asked | AskedText:
+    """Return the query of a line that `line_of` or `line_of_text` made; raises ValueError for others."""
+    if line.startswith(b'{"label":'):
+        content = orjson.loads(line)
+        return AskedText(content["label"], number, content["text"])
+    return parser.parse(line, number)
+
+
 def _plain(name: str, value: Any) -> tuple[str, Any]:
     if name == "measurement":
         return name, value.name

@@ -29,7 +29,7 @@ from tsbench.drive.run_plan import RunTimes
 from tsbench.errors import Broken, UserMistake
 from tsbench.results.process import Share, Worker
 from tsbench.run.time_limits import Limits
-from tsbench.scenario.spec import RunSpec
+from tsbench.scenario.spec import Job, spec_of
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.children import how_it_ended
 from tsbench.targets import registry
@@ -103,7 +103,7 @@ class MasterProtocol:
             If a worker is lost or does not get ready in time.
         """
         clients = sorted(client.id for client in [*self._runner.clients.ready, *self._runner.clients.running])
-        streams = run.spec.world.spec().streams
+        streams = run.spec.streams
         if not clients:
             raise UserMistake("no worker is connected; start some with --worker, or use --processes")
         if streams < len(clients):
@@ -253,7 +253,7 @@ class MasterProtocol:
 class Role(Protocol):
     """Callbacks of a worker's coordinator for its master's messages."""
 
-    def begin(self, spec: RunSpec, endpoint: str, directory: Path, share: Share, clock_offset_ns: int) -> None:
+    def begin(self, spec: Job, endpoint: str, directory: Path, share: Share, clock_offset_ns: int) -> None:
         """Prepare a share of a run."""
         ...
 
@@ -334,7 +334,7 @@ class WorkerProtocol:
         place, sends = files.place_for(Path(given["directory"]), given["token"])
         self._sends_from = place if sends else None
         self._master_pid = given["pid"] if _machine() == given["machine"] != "" else None
-        spec = RunSpec.model_validate(given["spec"])
+        spec = spec_of(given["spec"])
         target = registry.get(spec.target.name)
         # Its users would only be counted as failed connections: a password or a driver that this machine lacks is said.
         Limits(spec.timeout, given["endpoint"]).connect(target, schema_of(spec, target)).close()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tsbench.model import WriteMode
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.scenario.spec import Job
 
 READY_POINTS = 8_192
 """Points that are kept encoded of each kind of write, as far as READY_BYTES allows."""
@@ -110,7 +110,7 @@ class PayloadQueue:
         Callback, with the reason, if nothing more can be encoded.
     """
 
-    def __init__(self, spec: RunSpec, streams: Sequence[int], failed: Callable[[str], None]) -> None:
+    def __init__(self, spec: Job, streams: Sequence[int], failed: Callable[[str], None]) -> None:
         self.encode_ns = 0
         self._job = EncoderJob(spec.model_dump(mode="json", by_alias=True), tuple(streams))
         self._block_points, self._failed = spec.block_points, failed

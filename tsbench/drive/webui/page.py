@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tsbench.drive.load_process import LoadProcess
     from tsbench.drive.run_plan import RunPlan
     from tsbench.results.summary import Summary
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.scenario.spec import Job
 
 WATCH = "tsbench-watch"
 """Message of the master to its workers: a page watches a test, whose id follows."""
@@ -119,7 +119,7 @@ class WebPage:
         self._building = Semaphore()
         self._form: Mapping[str, str] = {}
         """The fields with which the last test was started or changed."""
-        self._spec: RunSpec | None = None
+        self._spec: Job | None = None
         self._watcher: gevent.Greenlet | None = None
         coordinator.keeps_running = True
         coordinator.began.append(self._on_began)
