@@ -76,6 +76,8 @@ class Measurement:
     tags: tuple[str, ...]
     fields: tuple[Field, ...]
     own_tags: tuple[str, ...] = ()
+    sparse: bool = field(default=False, repr=False)
+    """Whether a point may lack any fields but one, so that no field is in all points."""
 
     @property
     def key(self) -> str | None:
@@ -94,9 +96,9 @@ class Measurement:
 
     @property
     def fields_to_count(self) -> tuple[str, ...]:
-        """Names of one or two fields of which each point has one at least: it lacks one at most if all are nullable."""
+        """Names of fields of which each point has one: one; two, where it may lack one of all; or all, if sparse."""
         whole = [f.name for f in self.fields if not f.nullable]
-        return (whole[0],) if whole else self.field_names[:2]
+        return (whole[0],) if whole else self.field_names if self.sparse else self.field_names[:2]
 
     def labels(self, names: Iterable[str]) -> dict[str, tuple[str | bool, ...]]:
         """Return the labels of those of the named fields that are texts or booleans."""
@@ -245,13 +247,19 @@ class Tagged:
 class Raw(_OfFields):
     """A query for stored rows: time, key (if the measurement has one), fields. `keys` None means every series.
 
-    Only rows for which all conditions of `where` hold are wanted, of series for which those of `tagged` do.
+    Only rows for which all conditions of `where` hold are wanted, of series for which those of `tagged` do, and which
+    have at least one of the fields.
     """
 
     window: Window
     keys: tuple[str, ...] | None = None
     where: tuple[Condition, ...] = ()
     tagged: tuple[Tagged, ...] = ()
+
+    @property
+    def may_be_void(self) -> bool:
+        """Whether a point may lack all of the fields; then it is no row of the answer."""
+        return all(one.nullable for one in self.measurement.fields if one.name in self.fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,8 @@ class RowTracker(WindowTracker):
         rows = np.arange(len(slab))[rows_of(slab, self._names.scale, low, high, self._chosen)]
         for condition in query.where:
             rows = rows[condition.holds(slab.fields[condition.field][rows])]
+        if query.may_be_void:
+            rows = rows[~np.logical_and.reduce([np.isnan(slab.fields[name][rows]) for name in query.fields])]
         return packed_rows(slab, rows, query.fields, keyed=self._names.keyed).sorted()
 
     def _compare(self, expected: Packed, actual: Packed) -> None:

@@ -49,10 +49,8 @@ def generate(
     seed: Annotated[
         int, typer.Option(min=0, help="The same options make the same points. A scenario's depend on more: --scenario.")
     ] = 1,
-    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMAT_NAMES)}.")] = FORMAT_NAMES[0],
-    devops: Annotated[
-        str, typer.Option("--form", help="A variant: bounded, peer (as TSBS), or another one.")
-    ] = "bounded",
+    file_format: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMAT_NAMES)}.")] = FORMAT_NAMES[0],
+    form: Annotated[str, typer.Option(help="A variant: bounded, peer (as TSBS), or another one.")] = "bounded",
     measurement: Annotated[str | None, typer.Option(help="Only this one; a file that is a table has one.")] = None,
     yes: Yes = False,
     force: Force = False,
@@ -70,7 +68,7 @@ def generate(
         if unfit := given & {"only", "override"}:
             raise UserMistake(f"{_option(unfit)} needs --scenario")
         parsed("--interval", interval, _above_zero)
-        world = world_of(use_case, scale, start, end, interval, seed, devops, given, may_be_empty=True)
+        world = world_of(use_case, scale, start, end, interval, seed, form, given, may_be_empty=True)
         end_ns = world["start"] + world.pop("window")
         spec = world_spec(world)
         keys = "--start, --end, --interval or --scale"
@@ -78,10 +76,10 @@ def generate(
     points = points_of(spec, ticks)
     if not yes and (why := too_many_points(points)):
         raise UserMistake(f"this would {why[0]}; change {keys}, {YES}")
-    chosen = generator.checked(spec, end_ns, form, measurement)[-1]  # before the file is opened
+    chosen = generator.checked(spec, end_ns, file_format, measurement)[-1]  # before the file is opened
     with CellProgress(stderr, spec.use_case) as progress, generator.output(out, force=force) as file:
-        progress.phase(f"generate {form}", max(1, ticks) * spec.scale * len(chosen))
-        done = generator.generate(spec, end_ns, form, file, progress.advance, measurement=measurement)
+        progress.phase(f"generate {file_format}", max(1, ticks) * spec.scale * len(chosen))
+        done = generator.generate(spec, end_ns, file_format, file, progress.advance, measurement=measurement)
     rate = done.points / done.seconds if done.seconds else 0.0
     text = f"{done.points:,} points, {done.values:,} values, {units.format_size(done.nbytes)}, {rate:,.0f} points/s"
     stderr.print(text, highlight=False, soft_wrap=True)
@@ -92,7 +90,7 @@ def _loaded_by(path: Path, only: Sequence[str], overrides: Sequence[str], given:
     from tsbench.run.generate import loaded_by
     from tsbench.scenario.spec import Scenario, select
 
-    if unfit := given & {"use_case", "scale", "start", "end", "interval", "seed", "devops"}:
+    if unfit := given & {"use_case", "scale", "start", "end", "interval", "seed", "form"}:
         raise UserMistake(
             f"{_option(unfit)}: the scenario says that; change its key with --set, or leave the option out"
         )
@@ -105,7 +103,7 @@ def _loaded_by(path: Path, only: Sequence[str], overrides: Sequence[str], given:
 
 def _option(names: set[str]) -> str:
     first = min(names)
-    return f"--{ {'devops': 'form', 'override': 'set'}.get(first, first.replace('_', '-')) }"
+    return "--set" if first == "override" else f"--{first.replace('_', '-')}"
 
 
 def _above_zero(text: str) -> int:
@@ -254,7 +252,7 @@ def world_of(
     if (recorded := recording_of(use_case)) is not None:
         keys = {"use_case": use_case, "seed": seed, "streams": 1}
         for name, text in (("scale", scale), ("interval", interval), ("form", form), ("start", start)):
-            keys |= {name: text} if name in given or (name == "form" and "devops" in given) else {}
+            keys |= {name: text} if name in given else {}
         made = resolved(keys, Path())
         begin, end = made["start"], end if "end" in given else units.format_time(recorded.last_ns + units.NS_PER_S)
         start_ns, end_ns = _times(begin, end)

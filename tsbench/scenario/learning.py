@@ -148,6 +148,7 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
             [line.split(" = ")[0] for line in tags],
             len(series),
             interval_ns,
+            has_newest=True,
         ),
     ]
     text = "\n".join(lines) + "\n"
@@ -180,16 +181,10 @@ def _mapping(
     series = frame[SERIES].n_unique()
     fields: dict[str, Any] = {names.of(column): column for column in of.fields}
     parts = frame.head(100_000).partition_by(SERIES, maintain_order=True)[:_SERIES]
-    whole, notes = {}, []
-    fullest = min(of.fields, key=lambda column: frame[column].null_count())  # one has to be in each point
-    for own, column in fields.items():
-        is_labelled, lacks = not frame[column].dtype.is_numeric(), frame[column].null_count()
-        if lacks and column == fullest:
-            default: Any = (False if frame[column].dtype == pl.Boolean else "none") if is_labelled else 0
-            fields[own] = {"column": column, "default": default}
-            notes.append(f"# {own}: {lacks:,} of {len(frame):,} rows have no value, and get the default")
-        if not lacks or column == fullest:
-            whole[own] = is_labelled
+    lacks = {own: frame[column].null_count() for own, column in fields.items()}
+    is_sparse = all(lacks.values())
+    asked = sorted(fields, key=lacks.__getitem__) if is_sparse else [own for own in fields if not lacks[own]]
+    labelled = {own: not frame[fields[own]].dtype.is_numeric() for own in asked}
     time: Any = of.time if zone == "UTC" else {"column": of.time, "zone": zone}
     measurement = of.measurement or names.of(path.name.split(".")[0])
     lines = [
@@ -199,12 +194,12 @@ def _mapping(
         f"time = {_toml(time)}",
         f"tags = {_toml({name: columns[0] if len(columns) == 1 else columns for name, columns in tags.items()})}",
         "[recording.fields]",
-        *notes,
         *(f"{own} = {_toml(column)}" for own, column in fields.items()),
     ]
-    if not whole or not tags:
+    if not tags:
         return lines, []
-    return lines, _queries(measurement if of.measurement else "", whole, [*tags], series, _interval_ns(parts))
+    of_name, interval_ns = measurement if of.measurement else "", _interval_ns(parts)
+    return lines, _queries(of_name, labelled, [*tags], series, interval_ns, has_newest=not is_sparse)
 
 
 def _toml(value: Any) -> str:
@@ -220,19 +215,21 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _queries(of: str, whole: dict[str, bool], tags: Sequence[str], series: int, interval_ns: int) -> list[str]:
+def _queries(
+    of: str, labelled: dict[str, bool], tags: Sequence[str], series: int, interval_ns: int, *, has_newest: bool
+) -> list[str]:
     """Return the lines of three queries, to begin with: a series' rows, newest rows, and aggregates by a tag.
 
-    `of` is the measurement that they name, if there may be others; `whole` has the fields that all points have, and
-    whether they are texts or booleans.
+    `of` is the measurement that they name, if there may be others; `labelled` has the fields to ask for, and whether
+    they are texts or booleans. Databases differ on the newest rows where no field `has_newest` values in all points.
     """
-    names = sorted(whole, key=lambda name: whole[name])[:4]  # numbers first
+    names = sorted(labelled, key=lambda name: labelled[name])[:4]  # numbers first
     window, bucket = (format_exact_duration(_usual(interval_ns * points)) for points in (120, 12))
     by = tags[1] if len(tags) > 1 else tags[0]
-    aggregates = [f"{how}({names[0]})" for how in (("count",) if whole[names[0]] else ("mean", "max"))]
+    aggregates = [f"{how}({names[0]})" for how in (("count",) if labelled[names[0]] else ("mean", "max"))]
     asked: list[tuple[str, dict[str, Any]]] = [
         ("rows-of-one", {"select": names, "window": window, **({"series": 1} if series > 1 else {})}),
-        ("newest-of-all", {"select": names, "newest": True}),
+        *([("newest-of-all", {"select": names, "newest": True})] if has_newest else []),
         (f"by-{by}", {"select": aggregates, "by": [by], "bucket": bucket, "window": window}),
     ]
     return [

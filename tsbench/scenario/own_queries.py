@@ -360,7 +360,7 @@ def _expect_values(place: str, query: QueryPart, fields: Mapping[str, Column]) -
         raise ValueError(f"{place}.order: points lack '{lacking[0]}', and databases differ on the place of none")
     if lacking and query.values and query.newest:
         raise ValueError(f"{place}.newest: points lack '{lacking[0]}', and databases differ on buckets of none")
-    if len(lacking) == len(query.fields) and not query.values:
+    if len(lacking) == len(query.fields) and query.newest:
         said = f"points lack '{lacking[0]}', and databases differ on rows without any value"
         raise ValueError(f"{place}.select: {said}; add a field that each point has")
     if len({*query.select}) < len(query.select) or len({*query.values}) < len(query.values):

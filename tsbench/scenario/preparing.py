@@ -95,11 +95,6 @@ class _Points:
                 break
             except WidenedError as error:
                 columns = columns.widened(error.name)
-        if all(one.lacks for one in columns.fields):
-            raise UserMistake(
-                f"{part.files[0]}: each field of {part.measurement} lacks a value somewhere; one has to be in each "
-                "row: give it a default"
-            )
         return cls(columns, rows, written)
 
     def about(self) -> dict[str, Any]:

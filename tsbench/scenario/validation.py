@@ -78,6 +78,10 @@ def expect_room_for(world: World, target: Target, schema: Schema) -> None:
             why = f"{target.name}'s layout {schema.name} holds no points that lack a field{of_kind}"
             cure = "take null out of" if world.recorded is None else "give a default to"
             raise UserMistake(f"world.use_case: {why}; {cure} '{field.name}', or take another target")
+    sparse = next((m for m in world.measurements if m.sparse), None)
+    if sparse is not None and not schema.counts_sparse:
+        why = f"{target.name} counts points by a field that each has, and those of '{sparse.name}' have none"
+        raise UserMistake(f"world.use_case: {why}; give a default to one of its fields, or take another target")
 
 
 _SCALE = " and world.scale, since a stream has at least one series"

@@ -147,6 +147,9 @@ class Schema(Protocol):
     nulls: frozenset[Kind] = frozenset({Kind.FLOAT, Kind.TEXT, Kind.BOOL})
     """Kinds of a table's fields that points of a batch may lack; in the batch an integer is a nullable float then."""
 
+    counts_sparse: bool = True
+    """Whether points can be counted of which no field is in all (`Measurement.sparse`)."""
+
     if TYPE_CHECKING:  # a dataclass would take what stands here for the default of its field
 
         @property

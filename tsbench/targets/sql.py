@@ -375,6 +375,8 @@ class SqlText(ABC):
         m = query.measurement
         where = [self.window(query.window), *self._conditions(query)]
         where += self.chosen(query, tag_table=self.tag_table)
+        if query.may_be_void:
+            where.append(f"({' OR '.join(f'm.{quoted(name)} IS NOT NULL' for name in query.fields)})")
         key = f", {self.tag_table}.{quoted(m.key)}" if m.key else ""
         join = ' JOIN "tags" t ON t."id" = m."tags_id"' if m.key and self.tag_table == "t" else ""
         return (

@@ -179,4 +179,5 @@ class UseCase:
     def measurement(self, layout: Layout) -> Measurement:
         """Return the measurement that a layout describes."""
         shared = tuple(tag.name for tag in self.tags)
-        return Measurement(layout.name, shared, layout.fields, tuple(tag.name for tag in layout.tags))
+        is_sparse = self.recorded is not None and all(field.nullable for field in layout.fields)
+        return Measurement(layout.name, shared, layout.fields, tuple(tag.name for tag in layout.tags), is_sparse)

@@ -46,7 +46,9 @@ def compile_query(query: Query) -> str:
     m = query.measurement
     match query:
         case Raw():
-            steps = [*_rows_where(query), _kept(query)]
+            some = " or ".join(f"exists {_column(name)}" for name in query.fields)
+            whole = [f"filter(fn: (r) => {some})"] * bool(query.may_be_void and query.where)
+            steps = [*_rows_where(query), *whole, _kept(query)]
         case Aggregated(where=(), bucket_ns=int(bucket_ns), top=None) if len(query.aggregates) == 1:
             (how,) = query.aggregates
             buckets = _buckets(how, bucket_ns, query.by)
@@ -65,10 +67,16 @@ def compile_query(query: Query) -> str:
             return filled(text_in(query, "flux"), query.arguments(moment, text_literal))
         case Count():
             span = f"range(start: {_EPOCH}, stop: {_FOREVER})"
-            total = ["count()", "group()", "sum()", 'rename(columns: {_value: "points"})']
-            # Of two fields, of which a point may have both, it counts once.
-            either = [f"group(columns: {_texts(m.tags[:1])})", 'unique(column: "_time")'] * (len(m.fields_to_count) - 1)
-            steps = [span, *_points(m, m.fields_to_count), *either, *total]
+            # A point that has several of the fields counts once.
+            by_key, total = f"group(columns: {_texts(m.tags[:1])})", ["count()", "group()", "sum()"]
+            total.append('rename(columns: {_value: "points"})')
+            if m.sparse:  # whose fields are of several types, and times cannot be counted
+                place = f"keep(columns: {_texts(['_time', *m.tags[:1]])})"
+                one = ['unique(column: "_time")', 'set(key: "points", value: "")', 'count(column: "points")']
+                total = [place, by_key, *one, "group()", 'sum(column: "points")']
+            elif len(m.fields_to_count) > 1:
+                total = [by_key, 'unique(column: "_time")', *total]
+            steps = [span, *_points(m, m.fields_to_count), *total]
         case Stored():
             start = _EARLIEST if query.start_ns is None else moment(query.start_ns)
             span = f"range(start: {start}, stop: {_FOREVER if query.end_ns is None else moment(query.end_ns)})"

@@ -48,6 +48,7 @@ class Influx1Schema(InfluxSchema):
     """
 
     name: str
+    counts_sparse = False  # InfluxQL counts values of a field, and has no union of them
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Statement]:
         return [
