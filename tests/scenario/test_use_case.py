@@ -559,6 +559,8 @@ def use_cases(draw: st.DrawFn) -> dict[str, object]:
         {"name": "of-kind", "select": rows, "draw": {"kind": 1}, "newest": draw(st.booleans())},
         {"name": "last", "select": aggregates, "bucket": "1m", "newest": True, "limit": draw(st.integers(1, 4))},
     ]
+    if gaps:
+        asked += [{"name": "gaps", "select": ["gap"], "where": draw(st.sampled_from([[], [compared]])), "share": 1.0}]
     tags = {"unit": {"number": "u{}"}, "kind": {"of": ["x", "y z"]}}
     churn = draw(st.sampled_from([{}, {"churn": {"lifetime": "2m", "generations": 3}}]))
     measurements: list[dict[str, object]] = [{"name": "m", "fields": fields, "jitter": draw(_JITTER)}]
