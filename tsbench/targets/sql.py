@@ -229,6 +229,8 @@ class SqlText(ABC):
     """The column by which the newest row of a series is looked up."""
     newest_first = 'x."time" DESC'
     """The order in which a series' rows `x` are looked up."""
+    numbers_rows = False
+    """Whether first and last values come of rows that are numbered in time, for lack of an aggregate."""
     tag_table = "t"
     """Alias of the table with the tags of a row: `t` joins `tags`; `m` if each row has its tags itself."""
 
@@ -388,24 +390,55 @@ class SqlText(ABC):
     def aggregated(self, query: Aggregated) -> str:
         """Return the text for aggregates; by the key alone they are those of rows of one `tags_id`."""
         by = [f"{self.tag_table}.{quoted(tag)}" for tag in query.by]
+        if self.numbers_rows and {how for how, _ in query.values} & {"first", "last"}:
+            return self._of_numbered_rows(query, by)
         if self.tag_table == "t" and query.by == (query.measurement.key,) and query.bucket_ns is not None:
             return self._by_series(query, query.bucket_ns)
         joined = self.tag_table if by else ""
         where = [self.window(query.window), *self.chosen(query, tag_table=joined), *self._conditions(query)]
         join = ' JOIN "tags" t ON t."id" = m."tags_id"' if joined == "t" else ""
         time = [] if query.bucket_ns is None else [f'{self.bucket(_TIME, query.bucket_ns)} AS "time"']
-        places = range(1, 1 + len(time) + len(by))
         lines = [
             f"SELECT {', '.join([*time, *by, self.aggregates(query)])}",
             f"FROM {quoted(query.measurement.name)} m{join}",
             f"WHERE {' AND '.join(where)}",
         ]
-        order = "ORDER BY " + ", ".join(map(str, places))
+        return "\n".join([*lines, *self._by_places(query)])
+
+    def _by_places(self, query: Aggregated) -> list[str]:
+        """Return the clauses that group rows by the answer's first columns and order the answer, as a list."""
+        groups = (query.bucket_ns is not None) + len(query.by)
+        order = "ORDER BY " + ", ".join(map(str, range(1, 1 + groups)))
         if query.top is not None:
-            place = len(places) + 1 + query.value_names.index(query.top.column)
+            place = groups + 1 + query.value_names.index(query.top.column)
             order = f"ORDER BY {place} {'ASC' if query.top.lowest else 'DESC'} LIMIT {query.top.limit}"
-        lines += [" ".join([*self.grouping(query), order])] if places else []
-        return "\n".join(lines)
+        return [" ".join([*self.grouping(query), order])] if groups else []
+
+    def _of_numbered_rows(self, query: Aggregated, by: Sequence[str]) -> str:
+        """Return the text for aggregates, of which a first or last value is that of row number 1 of its group."""
+        kinds = {field.name: field.kind for field in query.measurement.fields}
+        joined = self.tag_table if by else ""
+        where = [self.window(query.window), *self.chosen(query, tag_table=joined), *self._conditions(query)]
+        join = ' JOIN "tags" t ON t."id" = m."tags_id"' if joined == "t" else ""
+        groups = [*([] if query.bucket_ns is None else [self.bucket(_TIME, query.bucket_ns)]), *by]
+        names = [*([] if query.bucket_ns is None else ["time"]), *query.by]
+        parts = f"PARTITION BY {', '.join(groups)} " if groups else ""
+        rows = [f"{group} AS {quoted(name)}" for group, name in zip(groups, names, strict=True)]
+        rows += [f"m.{quoted(name)}" for name in query.fields]
+        columns = [f"m.{quoted(name)}" for name in names]
+        for i, ((how, name), alias) in enumerate(zip(query.values, query.value_names, strict=True)):
+            value = f"m.{quoted(name)}"
+            if how in {"first", "last"}:
+                order = f"{value} IS NULL, {_TIME}{' DESC' * (how == 'last')}"
+                number = quoted(f"row {i}")
+                rows.append(f"row_number() OVER ({parts}ORDER BY {order}) AS {number}")
+                value = f"max(CASE WHEN m.{number} = 1 THEN {value} END)"
+            else:
+                value = self._value(how, value, kinds[name])
+            columns.append(f"{value} AS {quoted(alias)}")
+        source = f"{quoted(query.measurement.name)} m{join}\n  WHERE {' AND '.join(where)}"
+        inner = f"  SELECT {', '.join(rows)}\n  FROM {source}"
+        return "\n".join([f"SELECT {', '.join(columns)}\nFROM (\n{inner}\n) m", *self._by_places(query)])
 
     def grouping(self, query: Aggregated) -> list[str]:
         """Return the clause that groups rows by their buckets and tags, the answer's first columns."""

@@ -99,8 +99,8 @@ def form_of(query: Query) -> type | str:
     return "where" if isinstance(query, Raw | Aggregated) and query.where else type(query)
 
 
-NO_ENDS = ("ends", "ends where", "percentiles", "percentiles of series")
-"""Kinds of query that a database refuses that has only the aggregates of SQL-92."""
+NO_PERCENTILES = ("percentiles", "percentiles of series")
+"""Kinds of query that a database refuses which has no percentiles that are interpolated."""
 
 
 class ContractBase:

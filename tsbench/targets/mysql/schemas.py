@@ -94,6 +94,7 @@ class MysqlText(SqlText):
     `by_time` says that the primary key begins with the time.
     """
 
+    numbers_rows = True
     languages = ("mysql", "sql")
 
     newest_first = 'x."tags_id" DESC, x."time" DESC'

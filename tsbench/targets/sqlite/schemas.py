@@ -36,6 +36,7 @@ class Checkpoint(Operation):
 class _Text(SqlText):
     """SQLite dialect of the query compiler; times are integers, so that ns stay exact and buckets are divisions."""
 
+    numbers_rows = True
     languages = ("sqlite", "sql")
 
     def __init__(self, unique: str) -> None:
