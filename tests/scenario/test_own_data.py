@@ -617,6 +617,21 @@ def test_points_of_which_no_field_is_in_all_are_counted_asked_and_checked_or_ref
     assert checks["writes"]["state"] == "valid", checks["writes"]
 
 
+@pytest.mark.slow
+def test_what_is_proposed_for_such_rows_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = pl.any_horizontal(pl.col("temp", "steps", "state", "ok").is_not_null())
+    sparse_rows().filter(whole).write_csv(tmp_path / "sparse.csv")
+    assert main(["check", str(tmp_path / "sparse.csv"), "--out", str(tmp_path / "town.toml")]) == 0
+    text = (tmp_path / "town.toml").read_text()
+    assert "default" not in text
+    says(text, 'select = ["last(temp)", "last(steps)"]')
+    assert main(["check", str(tmp_path / "town.toml")]) == 0
+    says(capsys.readouterr().out, "influxdb1 counts points by a field that each has")
+    asked = "".join(f'[[op]]\nquery = "{kind}"\n' for kind in ("rows-of-one", "last-of-each", "by-site"))
+    (tmp_path / "s.toml").write_text(SCENARIO.partition("[[op]]\nquery")[0] + asked)
+    assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == 0, capsys.readouterr()
+
+
 def test_gold_has_rows_only_of_points_with_one_of_the_fields_that_are_asked(tmp_path: Path) -> None:
     sparse_rows().write_csv(tmp_path / "sparse.csv")
     (tmp_path / "town.toml").write_text(SPARSE.replace('time = "ts"', 'time = "ts"\nincomplete = "skip"'))

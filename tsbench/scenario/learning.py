@@ -221,17 +221,22 @@ def _queries(
     """Return the lines of three queries, to begin with: a series' rows, newest rows, and aggregates by a tag.
 
     `of` is the measurement that they name, if there may be others; `labelled` has the fields to ask for, and whether
-    they are texts or booleans. Databases differ on the newest rows where no field `has_newest` values in all points.
+    they are texts or booleans. `has_newest` says that these are in all points, so that newest rows have them.
     """
     names = sorted(labelled, key=lambda name: labelled[name])[:4]  # numbers first
+    numbers = [name for name in names if not labelled[name]]
     window, bucket = (format_exact_duration(_usual(interval_ns * points)) for points in (120, 12))
     by = tags[1] if len(tags) > 1 else tags[0]
-    aggregates = [f"{how}({names[0]})" for how in (("count",) if labelled[names[0]] else ("mean", "max"))]
+    aggregates = [f"{how}({names[0]})" for how in (("mean", "max") if numbers else ("count",))]
     asked: list[tuple[str, dict[str, Any]]] = [
         ("rows-of-one", {"select": names, "window": window, **({"series": 1} if series > 1 else {})}),
-        *([("newest-of-all", {"select": names, "newest": True})] if has_newest else []),
         (f"by-{by}", {"select": aggregates, "by": [by], "bucket": bucket, "window": window}),
     ]
+    if has_newest:
+        asked.insert(1, ("newest-of-all", {"select": names, "newest": True}))
+    elif numbers:  # the newest row of a series may lack them
+        last = [f"last({name})" for name in numbers]
+        asked.insert(1, ("last-of-each", {"select": last, "by": [tags[0]], "window": window}))
     return [
         line
         for name, table in asked
