@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import orjson
@@ -45,16 +46,21 @@ def answered(tmp_path: Path, *words: str) -> Summary:
 @pytest.mark.parametrize(("burn_in", "count"), [(0, 1), (0, 7), (3, 7), (5, 2)])
 def test_the_processes_share_the_queries_of_a_file(of: int, burn_in: int, count: int, tmp_path: Path) -> None:
     (tmp_path / "process").mkdir()
-    lines = [line_of_text(AskedText("kind", number, f"text {number}")) for number in range(12)]
+    lines = [line_of_text(AskedText("ab"[number % 2], number, f"text {number}")) for number in range(12)]
     (tmp_path / QUERIES).write_bytes(b"".join(lines))
     content = {"id": "a", "scenario": "a", "target": {"name": "sqlite"}, "file": {"name": "a"}}
     spec = FileSpec.model_validate({**content, "query_file": {"name": "q", "count": count, "burn_in": burn_in}})
     shares = [[*QueriesOfFile(spec, Share(str(i), i, of, of), tmp_path)] for i in range(of)]
     numbers = [one.number for share in shares for one in share]
     assert sorted(numbers) == [*range(burn_in, burn_in + count)]
-    assert {(one.kind, one.text) for share in shares for one in share if isinstance(one, AskedText)} == {
-        ("kind", f"text {number}") for number in numbers
+    assert {one.text for share in shares for one in share if isinstance(one, AskedText)} == {
+        f"text {number}" for number in numbers
     }
+    arrivals = [len(range(i, count, of)) for i in range(of)]  # of an open loop
+    assert [len(share) for share in shares] == arrivals
+    if count == 7 and of == 2:  # kinds take turns in the file, and so they do in each process
+        kinds = [[one.kind for one in share[:3]] for share in shares]
+        assert all(one != other for share in kinds for one, other in pairwise(share))
 
 
 @pytest.mark.slow
@@ -97,6 +103,7 @@ def test_the_time_ends_what_a_limit_does_not(endpoint: str, tmp_path: Path) -> N
     [
         ({"values": [["p95", "usage_user"]]}, "line 21", 1),
         ({"values": [["drop", "usage_user"]]}, "line 21: there is no aggregate 'drop'", 2),
+        ({}, "line 21: unexpected end of data", 2),
     ],
 )
 def test_what_cannot_be_asked_is_said_before_anything_is_asked(
@@ -106,6 +113,8 @@ def test_what_cannot_be_asked_is_said_before_anything_is_asked(
     asked(file, "--count", "30", "--type", "single-groupby-1-1-1")
     lines = file.read_bytes().splitlines(keepends=True)
     lines[20] = orjson.dumps({**orjson.loads(lines[20]), **change, "type": "other"}) + b"\n"
+    if not change:  # the file was cut
+        lines[20:] = [lines[20][:-9]]
     file.write_bytes(b"".join(lines))
     capsys.readouterr()
     ask = ["query", "sqlite", str(file), "--endpoint", endpoint, "--out", str(tmp_path / "sets")]

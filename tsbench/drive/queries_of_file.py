@@ -1,8 +1,8 @@
-"""The queries of a file, which the load processes of a run share: each asks every n-th one."""
+"""The queries of a file, which the load processes of a run share: each asks one of every n, at turning places."""
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from tsbench.results.process import QUERIES
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 class QueriesOfFile:
-    """A process's share of the measured queries: numbers index, index + of, index + 2 * of, ... after the burn-in."""
+    """A process's share of the measured queries: one of each `of` that follow each other, after the burn-in.
+
+    Its place among them goes round: where kinds of query take turns in the file, each process has all of them. Of the
+    last ones, if they are fewer, the processes have one each in order, as of the arrivals of an open loop.
+    """
 
     def __init__(self, spec: Job, share: Share, directory: Path) -> None:
         assert spec.query_file is not None  # noqa: S101 - the spec of a run that asks a file
@@ -26,7 +30,13 @@ class QueriesOfFile:
         self._path, self._parser = directory / QUERIES, Parser(spec.measurements())
 
     def __iter__(self) -> Iterator[Asked | AskedText]:
-        first, end = self._part.burn_in, self._part.burn_in + self._part.count
+        first, index, of = self._part.burn_in, self._share.index, self._share.of
         with self._path.open("rb") as lines:
-            for number, line in islice(enumerate(lines), first + self._share.index, end, self._share.of):
+            measured = islice(enumerate(lines), first, first + self._part.count)
+            for turn in count():
+                some = list(islice(measured, of))
+                place = (index + turn) % of if len(some) == of else index
+                if place >= len(some):
+                    return
+                number, line = some[place]
                 yield read_line(line, number, self._parser)

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, BinaryIO
 
-from tsbench.encode.point_files import opened, read_lines
+from tsbench.encode.point_files import opened
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import OpError, Outcome, Verdict
 from tsbench.results.process import QUERIES
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from tsbench.targets.target import Target
 
 
+_MOST_BYTES = 1 << 24
+"""Length of a line, which may have the keys of many series."""
+
+
 def read_queries(path: str, blocks: Iterator[bytes]) -> tuple[WorldPart, int, Iterator[Asked]]:
     """Return the world of a file of `tsbench queries`, the loaded time in ns, and the queries.
 
@@ -50,7 +54,7 @@ def read_queries(path: str, blocks: Iterator[bytes]) -> tuple[WorldPart, int, It
     UserMistake
         If it is another file; while queries are read, with the number of the line.
     """
-    lines = (line for some in read_lines(blocks, 1_000) for line in some.split())
+    lines = _lines(path, blocks)
     try:
         world, window_ns = parse_head(next(lines, b""))
         part = WorldPart.model_validate(world)
@@ -58,6 +62,16 @@ def read_queries(path: str, blocks: Iterator[bytes]) -> tuple[WorldPart, int, It
     except ValueError as error:
         raise UserMistake(f"'{path}', line 1: {str(error).splitlines()[0]}") from None
     return part, window_ns, _parsed(path, lines, Parser(measurements))
+
+
+def _lines(path: str, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for block in blocks:
+        *whole, rest = (rest + block).split(b"\n")
+        yield from whole
+        if len(rest) > _MOST_BYTES:
+            raise UserMistake(f"'{path}' has a line of more than {_MOST_BYTES:,} bytes: this is no file of queries")
+    yield from [rest] if rest.strip() else []
 
 
 def _parsed(path: str, lines: Iterator[bytes], parser: Parser) -> Iterator[Asked]:
