@@ -98,6 +98,17 @@ def test_the_time_ends_what_a_limit_does_not(endpoint: str, tmp_path: Path) -> N
     assert 1 <= summary.measured.duration_s < 3
 
 
+def test_a_gate_decides_on_the_queries_of_a_file(
+    endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = asked(tmp_path / "q", "--count", "60", *KINDS)
+    ask = ["query", "sqlite", file, "--endpoint", endpoint, "--out", str(tmp_path / "sets")]
+    capsys.readouterr()
+    assert main([*ask, "--gate", "lastpoint:p50<1us"]) == 1
+    says(complaint(capsys.readouterr().err), "gate lastpoint:p50<1us failed")
+    assert main([*ask, "--gate", "lastpoint:p50<9s", "--gate", "query:failures<=0%"]) == 0
+
+
 @pytest.mark.parametrize(
     ("change", "words", "code"),
     [
@@ -130,6 +141,8 @@ def test_what_cannot_be_asked_is_said_before_anything_is_asked(
         ("sqlite", ("--burn-in", "20"), "has 20 queries, and none is left after --burn-in 20"),
         ("sqlite", ("--workers", "2", "--processes", "3"), "2 users cannot be spread over 3 processes"),
         ("sqlite", ("--duration", "soon"), "drive.duration"),
+        ("sqlite", ("--gate", "double-groupby-1:p99<5ms"), "double-groupby-1"),
+        ("sqlite", ("--gate", "query:p99<5 parsecs"), "is not a duration"),
         ("duckdb", ("--processes", "2"), "--processes: duckdb lets one process at a time open its data"),
     ],
 )

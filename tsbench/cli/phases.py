@@ -216,6 +216,7 @@ def query(
     rate: Annotated[
         float | None, typer.Option(min=0.001, help="Queries per second; response times count from when each was due.")
     ] = None,
+    gate: Annotated[list[str] | None, typer.Option(help="As of `run`: 'query:p99<50ms'.")] = None,
     functions: Annotated[
         bool, typer.Option("--functions", help="Make the functions first that TSBS's texts call.")
     ] = False,
@@ -240,7 +241,7 @@ def query(
     drive: dict[str, Any] = {"users": workers, "processes": processes, "warmup": 0, "duration": duration or ENDLESS}
     drive |= {} if rate is None else {"loop": "open", "rate": rate}
     about: dict[str, Any] = {"id": name, "scenario": name, "labels": {"target": target}, "target": place}
-    about |= {"drive": drive, "timeout": limits_of(time_limit)}
+    about |= {"drive": drive, "timeout": limits_of(time_limit), "gates": gate or ()}
     functions_of = peer_queries.functions_of(asked) if functions else ()
     layout = asked.schemas[schema or next(iter(asked.schemas))]
     with checked(file, asked, layout, burn_in=burn_in, limit=limit) as queries:

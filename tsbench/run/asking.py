@@ -110,18 +110,19 @@ def checked(path: str, target: Target, schema: Schema, *, burn_in: int, limit: i
     """
     with opened(path) as blocks, tempfile.TemporaryFile() as lines:
         world, window_ns, asked = _read(path, blocks, target)
-        kinds: set[str] = set()
+        kinds: dict[str, None] = {}
         count = -burn_in
         for query in islice(asked, None if limit is None else burn_in + limit):
             if query.kind not in kinds:
                 _expect_supported(query, schema)
-                kinds.add(query.kind)
+                kinds[query.kind] = None
             lines.write(line_of(query.kind, query.query) if isinstance(query, Asked) else line_of_text(query))
             count += 1
         if count <= 0:
             raise UserMistake(f"'{path}' has {count + burn_in:,} queries, and none is left after --burn-in {burn_in}")
         lines.seek(0)
-        yield QueryFile(QueryFilePart(name=path, count=count, burn_in=burn_in), lines, world, window_ns)
+        part = QueryFilePart(name=path, count=count, burn_in=burn_in, kinds=tuple(kinds))
+        yield QueryFile(part, lines, world, window_ns)
 
 
 def _read(

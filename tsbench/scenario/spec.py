@@ -8,7 +8,7 @@ from collections import Counter
 from hashlib import sha256
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -66,6 +66,7 @@ class QueryFilePart(Part):
     count: Annotated[int, Field(ge=1)]
     burn_in: Annotated[int, Field(ge=0)] = 0
     """Number of queries that are asked before the measured ones."""
+    kinds: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 
 class Job(Part):
@@ -99,6 +100,13 @@ class Job(Part):
     def measurements(self) -> tuple[Measurement, ...]:
         """Return the measurements that the run stores."""
         return ()
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Self:
+        kinds = {op.name: "write" if op.query is None else "query" for op in self.op}
+        kinds |= dict.fromkeys(self.query_file.kinds if self.query_file is not None else (), "query")
+        expect_fit(self.gates, kinds, self.drive.loop)
+        return self
 
     @property
     def writes(self) -> tuple[Op, ...]:
@@ -194,8 +202,6 @@ class RunSpec(Job):
                 self.query, layouts, tags_of(case), taken={*queries.QUERIES, *(case.queries if case else ())}
             )
         expect_sequence(self.event, self.drive, self.server)
-        kinds = {op.name: "write" if op.query is None else "query" for op in self.op}
-        expect_fit(self.gates, kinds, self.drive.loop)
         return self
 
     def measurements(self) -> tuple[Measurement, ...]:
