@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.support import PROGRAMS
+from tests.scenario.test_own_words import WORKS
 from tests.test_compose import found_wrong
 from tests.test_docs import PARSE
 from tsbench.cli.main import main
@@ -42,6 +44,51 @@ def test_the_files_to_start_from_are_good_ones(
     assert done.code == 0, done.stderr
     texts = "".join(path.read_text() for path in (Path("scenario.toml"), WORKFLOW, Path("locustfile.py")))
     assert not re.search(r"TARGET|EXTRAS|locustfiles/", texts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["works", "meters", "devops"])
+def test_files_to_start_from_are_about_a_use_case_of_ones_own(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm_locust: WarmLocust
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if case == "works":
+        Path("works.toml").write_text(WORKS.read_text())
+    elif case == "meters":
+        pytest.importorskip("polars")
+        rows = (f"{1_700_000_000 + 10 * i},m{i % 3},{i % 7}" for i in range(600))
+        Path("meters.csv").write_text("\n".join(["time,meter,volts", *rows]) + "\n")
+        assert main(["check", "meters.csv", "--out", "meters.toml"]) == 0
+    name = case if case == "devops" else f"{case}.toml"
+    assert main(["init", "sqlite", "--use-case", name]) == 0
+    (cell,) = Scenario.load(Path("scenario.toml")).expand()
+    check_spec(cell, "init")
+    assert cell.queries
+    done = warm_locust.run(tmp_path, "-f", "locustfile.py", text=PARSE)
+    assert done.code == 0, done.stderr
+    assert all(f'self.query("{op.query}")' in Path("locustfile.py").read_text() for op in cell.queries)
+    if case == "meters":
+        assert main(["run", "scenario.toml"]) == 0
+        (summary,) = Path("results").glob("*/*/summary.json")
+        made = json.loads(summary.read_text())
+        assert made["writes"]["stored"] == 600
+        assert made["limited_by"] == "nothing"
+
+
+def test_init_names_what_is_wrong_with_a_use_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("gaps.toml").write_text(WORKS.with_name("gaps.toml").read_text())
+    for target, name, why in (
+        ("sqlite", "absent.toml", "absent.toml: no such use case"),
+        ("sqlite", "absent", "--use-case absent: there is no use case 'absent'"),
+        ("sqlite", "setup.cfg", "setup.cfg"),
+        ("victoriametrics", "gaps.toml", "holds no points that lack a field"),
+    ):
+        assert main(["init", target, "--use-case", name]) == 2
+        assert why in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["gaps.toml"]
 
 
 def test_no_file_is_overwritten_and_without_a_name_a_database_is_chosen_that_can_be_started(

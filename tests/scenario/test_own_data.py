@@ -932,8 +932,9 @@ def test_an_open_loop_ends_early_if_its_writes_happen_to_be_more(tmp_path: Path)
     assert main(["run", str(tmp_path / "s.toml"), "--out", str(tmp_path / "results")]) == 0
     (summary,) = (tmp_path / "results").glob("*/*/summary.json")
     made = json.loads(summary.read_text())
-    done, asked = made["schedule"]["done"], made["schedule"]["scheduled"]
-    assert done + made["schedule"]["late"] >= 0.97 * asked
+    schedule = made["schedule"]
+    assert schedule["scheduled"] == schedule["done"] + schedule["late"]  # without those that had nothing to write
+    assert "overload" not in made["limited_by"]
     assert 3 <= made["measured"]["duration_s"] <= 4
 
 

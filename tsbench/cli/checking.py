@@ -66,6 +66,10 @@ def check(
     for fit in made:
         said = "stored as they are" if fit.is_stored else f"not stored: {fit.why}"
         stdout.print(f"{fit.target:<16}{said}", markup=False, highlight=False, soft_wrap=True)
+    able = [fit.target for fit in made if fit.is_stored]
+    if file.suffix == ".toml" and able:
+        note = f"next: tsbench init {able[0]} --use-case {file}"
+        stderr.print(note, markup=False, highlight=False, soft_wrap=True)
     return 0
 
 

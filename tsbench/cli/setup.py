@@ -151,6 +151,9 @@ def init(
     target: Annotated[
         str | None, typer.Argument(help="A database (tsbench list targets).", autocompletion=target_names)
     ] = None,
+    use_case: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Your own use case, whose queries are asked.")
+    ] = None,
 ) -> None:
     """Write a scenario, a locustfile and a workflow of GitHub to start from; no file is overwritten."""
     from tsbench.run.locust_process import locustfile
@@ -168,6 +171,11 @@ def init(
         Path("locustfile.py"): locustfile(target).read_text(encoding="utf-8"),
         WORKFLOW: (TEMPLATES / WORKFLOW.name).read_text(encoding="utf-8"),
     }
+    if use_case is not None:
+        from tsbench.scenario.starting import Start
+
+        start = Start.of(use_case, get(target))
+        texts |= {Path("scenario.toml"): start.scenario, Path("locustfile.py"): start.locustfile}
     if there := [str(path) for path in texts if path.exists()]:
         raise UserMistake(f"{', '.join(there)}: there already; nothing was written, choose an empty directory")
     for path, text in texts.items():

@@ -32,6 +32,8 @@ class Turn:
     ended_ns: int = 0
     lain_ns: int = 0
     """Time from the end of the op before until this process had its result."""
+    woken_late: bool = False
+    """Whether this process alone is the reason that a measured op of an open loop is late."""
     free_ns: int = 0
     """When the user would have been free for its next op if this process had never been late."""
 
@@ -65,6 +67,8 @@ class DueTimes:
         self._waiting: dict[int, int] = {}
         self._begun: dict[int, int] = {}
         self._is_exhausted = self._is_stopping = False
+        self._over_ns = _NEVER_NS
+        """When an op was due first for which no points were left: nothing is due from then on."""
         self._count = None if spec.query_file is None else spec.query_file.count
         self._recorded_ns = None
         if isinstance(spec, RunSpec) and spec.drive.arrivals == "recorded":
@@ -122,7 +126,8 @@ class DueTimes:
         _add(self._begun, due_ns, 1)
         is_late = self._timebase.now_ns() - due_ns > self._drive.late_after
         self.schedule.unfinished += is_measured
-        self.schedule.generator_late += is_measured and is_late and turn.free_ns <= due_ns
+        turn.woken_late = is_measured and is_late and turn.free_ns <= due_ns
+        self.schedule.generator_late += turn.woken_late
         return True
 
     def think(self, turn: Turn, think_s: float, *, exactly: bool) -> bool:
@@ -155,12 +160,18 @@ class DueTimes:
             turn.due_ns = now_ns
             return
         if turn.due_ns >= measured_ns and since_ns - turn.due_ns <= self._drive.late_after < now_ns - turn.due_ns:
+            turn.woken_late = True
             self.schedule.generator_late += 1
 
     def give_up(self, turn: Turn) -> None:
-        """Leave a turn unfinished, because no points are left for its op."""
-        if self._stripe is not None:
+        """Take a turn back, because nothing is left for its op to write or ask: the server is not to blame."""
+        if self._stripe is not None and self.times is not None:
             _add(self._begun, turn.due_ns, -1)
+            self._over_ns = min(self._over_ns, turn.due_ns)
+            if turn.due_ns >= self.times.start_ns:
+                self.schedule.scheduled -= 1
+                self.schedule.unfinished -= 1
+                self.schedule.generator_late -= turn.woken_late
             self._look_for_the_end()
 
     def ended(self, turn: Turn, started_ns: int) -> None:
@@ -195,9 +206,11 @@ class DueTimes:
         if self._stripe is None or self.times is None:
             return [], now_ns
         until_ns = min(now_ns, self.times.end_ns or now_ns)
-        left = list(self._left(self._stripe, self.times, until_ns))
-        self.schedule.scheduled += len(left)
-        left += self._measured(self._waiting)
+        left = list(self._left(self._stripe, self.times, min(until_ns, self._over_ns)))
+        waiting = self._measured(self._waiting)
+        due = [due_ns for due_ns in waiting if due_ns < self._over_ns]
+        self.schedule.scheduled += len(left) + len(due) - len(waiting)
+        left += due
         self.schedule.dropped = len(left)
         return [*left, *self._measured(self._begun)], until_ns
 
@@ -210,6 +223,9 @@ class DueTimes:
         while (since_go_ns := stripe.take()) is not None and times.go_ns + since_go_ns < until_ns:
             if times.go_ns + since_go_ns >= times.start_ns:
                 yield times.go_ns + since_go_ns
+
+
+_NEVER_NS = 2**62
 
 
 def _add(counts: dict[int, int], due_ns: int, change: int) -> None:
