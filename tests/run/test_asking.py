@@ -19,9 +19,11 @@ from tsbench.results.process import QUERIES, Share
 from tsbench.results.rundir import find_runs
 from tsbench.results.summary import Summary
 from tsbench.scenario.spec import FileSpec
+from tsbench.targets.postgres.server import PostgresServer
 from tsbench.workload.query_files import AskedText, line_of_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 KINDS = ("--type", "lastpoint", "--type", "single-groupby-1-1-1")
@@ -155,6 +157,20 @@ def test_wrong_options_are_one_line(
     assert main(["query", target, file, *where, *words]) == 2
     says(complaint(capsys.readouterr().err), expected)
     assert not (tmp_path / "sets").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_workers_that_cannot_connect_end_it(
+    own_server: Callable[[PostgresServer], PostgresServer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = own_server(PostgresServer(tmp_path / "server", {"fsync": "off", "max_connections": "6"}))
+    where = ("--endpoint", server.endpoint, "--out", str(tmp_path / "sets"))
+    assert main(["load", "postgres", "--use-case", "cpu-only", *WORLD, *where]) == 0
+    file = asked(tmp_path / "q", "--count", "3000", "--type", "lastpoint")
+    capsys.readouterr()
+    assert main(["query", "postgres", file, *where, "--workers", "20"]) == 1
+    says(complaint(capsys.readouterr().err), "of 3,000 queries were answered")
 
 
 @pytest.mark.slow

@@ -128,11 +128,13 @@ class LoadProcess:
         return timed.value
 
     def unconnected(self, error: Exception) -> None:
-        """Count a user whose connection failed; the run continues without it."""
+        """Count a user whose connection failed; the run continues without it, unless it only asks a file."""
         outcome, cause = _sort(error)
         now_ns = self.timebase.now_ns()
         self.recorder.op(CONNECT, due_ns=now_ns, end_ns=now_ns, service_ns=0, outcome=outcome, cause=cause)
         self.files.unconnected.add(error)
+        if self._of_file is not None:  # it would last until the others have asked everything, or for ever
+            self.drained.set()
 
     def _import_driver(self) -> None:
         """Open and close a session in this thread, so that the threads of the pool find all modules imported.

@@ -130,11 +130,9 @@ def _read(
 ) -> tuple[WorldPart | None, int, Iterator[Asked | AskedText]]:
     first = next(blocks, b"")
     whole = chain([first], blocks)
-    return (
-        (None, 0, peer_queries.read(path, whole, target))
-        if peer_queries.are_theirs(first)
-        else read_queries(path, whole)
-    )
+    if peer_queries.are_theirs(first):
+        return None, 0, peer_queries.read(path, whole, target)
+    return read_queries(path, whole)
 
 
 def _expect_supported(asked: Asked | AskedText, schema: Schema) -> None:
@@ -158,7 +156,7 @@ def ask(spec: Job, file: QueryFile, results: Path, progress: Progress, functions
         return run_steps(spec, results, progress, steps, partial(real_parts, spec), Standing(results))
     except KeyboardInterrupt as interrupt:
         (run,) = find_runs(results)
-        answered = _answered(Summary.read(run).measured)
+        answered = _answered(Summary.read(run).measured) if run.has("summary.json") else 0
         text = f"{interrupt}; {answered:,} queries were answered: tsbench report {short_path(results)} shows them"
         raise KeyboardInterrupt(text) from None
 
