@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+
+from pydantic import ValidationError
 
 from tsbench import units
 from tsbench.errors import UserMistake
@@ -57,7 +60,8 @@ class Start:
             part = WorldPart.model_validate(resolved({"use_case": use_case}, Path()))
             world = World(part.spec())
         except ValueError as error:
-            raise UserMistake(f"--use-case {use_case}: {str(error).splitlines()[0]}") from None
+            why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+            raise UserMistake(f"--use-case {use_case}: {why}") from None
         schema = next(iter(target.schemas.values()))
         expect_room_for(world, target, schema)
         own = [query.name for query in part.queries] or [*(world.spec.case.queries if world.spec.case else ())]
@@ -80,7 +84,7 @@ class Start:
             'gates = ["write:p95<500ms", "failures<0.1%"]    # what must hold; else the exit code is 1',
             "",
             "[world]",
-            f'use_case = "{self.use_case}"',
+            f"use_case = {json.dumps(self.use_case)}",
             *scale,
             "",
             "[load]                     # stored before anything is measured",
@@ -122,7 +126,7 @@ class Start:
     @property
     def locustfile(self) -> str:
         """The text of a locustfile."""
-        about = f"{self.target}: writes the points of {self.use_case}, and asks its queries."
+        about = f"{self.target}: writes the points of {self.world.spec.use_case}, and asks its queries."
         lines = [f'"""{about}', "", "locust -f locustfile.py                      # web UI"]
         lines += ["locust -f locustfile.py --headless -u 10 -r 10 -t 20s", '"""', ""]
         lines += ["from locust import between, task", "", "from tsbench.drive import TimeSeriesUser, standalone"]
@@ -137,7 +141,13 @@ class Start:
 
     def _user(self, name: str, does: str, weight: int, wait: str) -> list[str]:
         head = ["", "", f"class {name}(TimeSeriesUser):", f'    """{does}."""', "", f'    target = "{self.target}"']
-        return [*head, f'    use_case = "{self.use_case}"', f"    weight = {weight}", f"    wait_time = {wait}", ""]
+        return [
+            *head,
+            f"    use_case = {json.dumps(self.use_case)}",
+            f"    weight = {weight}",
+            f"    wait_time = {wait}",
+            "",
+        ]
 
 
 def _why_not(kind: str, world: World, load_ns: int, schema: Schema) -> str:
