@@ -325,7 +325,7 @@ def _on_answers(cell: Cell) -> list[str]:
     answers = cell.summary.answers
     asked = cell.summary.measured.ops if cell.summary.measured is not None else {}
     texts = []
-    if void := [f"'{kind}'" for kind, op in asked.items() if op.kind == "query" and 0 < op.ok <= op.empty]:
+    if void := [f"'{kind}'" for kind, op in asked.items() if op.kind == "query" and op.empty and not op.rows]:
         texts.append(f"every answer to {listed(void)} was empty: other data or a longer window would test more")
     if answers is None:
         return texts

@@ -46,9 +46,9 @@ class OpFigures(Part):
     stepped: Count
     points: Count
     rows: Count = 0
-    """Rows of the answers to a query."""
+    """Rows of the answers to a query that was due in the window."""
     empty: Count = 0
-    """Answers without a row."""
+    """Such answers without a row."""
     ops_per_s: Number
     points_per_s: Number
     unsent: Count
