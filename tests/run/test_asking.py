@@ -14,7 +14,7 @@ import pytest
 from tests.cli.support import Command, complaint, nothing_left, says
 from tests.cli.test_query_files import WORLD, asked
 from tsbench.cli.main import main
-from tsbench.drive.queries_of_file import QueriesOfFile
+from tsbench.drive.queries_of_file import queries_of_file
 from tsbench.results.process import QUERIES, Share
 from tsbench.results.rundir import find_runs
 from tsbench.results.summary import Summary
@@ -52,7 +52,7 @@ def test_the_processes_share_the_queries_of_a_file(of: int, burn_in: int, count:
     (tmp_path / QUERIES).write_bytes(b"".join(lines))
     content = {"id": "a", "scenario": "a", "target": {"name": "sqlite"}, "file": {"name": "a"}}
     spec = FileSpec.model_validate({**content, "query_file": {"name": "q", "count": count, "burn_in": burn_in}})
-    shares = [[*QueriesOfFile(spec, Share(str(i), i, of, of), tmp_path)] for i in range(of)]
+    shares = [[*queries_of_file(spec, Share(str(i), i, of, of), tmp_path)] for i in range(of)]
     numbers = [one.number for share in shares for one in share]
     assert sorted(numbers) == [*range(burn_in, burn_in + count)]
     assert {one.text for share in shares for one in share if isinstance(one, AskedText)} == {

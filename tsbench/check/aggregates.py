@@ -80,9 +80,9 @@ class AggregateTracker(WindowTracker):
         """Return some values of the answer, one for each cell, NaN where it has none."""
         query, answer = self._query, self._question.answer()
         claimed = {value: np.full(cells, np.nan) for value in wanted}
-        places = {value: len(query.columns) - len(query.values) + query.values.index(value) for value in claimed}
         groups = {group: number for number, group in enumerate(self._groups)}
         first = len(query.columns) - len(query.values)
+        places = {value: first + query.values.index(value) for value in claimed}
         rows = [] if isinstance(answer, Difference) else [*answer.rows(self._names.keys), *answer.odd]
         for row in comparable(query, rows):
             group = groups.get(row[first - len(query.by) : first]) if len(row) == len(query.columns) else None

@@ -14,7 +14,7 @@ from gevent.event import Event
 from tsbench.drive.due_times import DueTimes, Turn
 from tsbench.drive.feed.payload_queue import PayloadQueue, Write
 from tsbench.drive.process_files import ProcessFiles
-from tsbench.drive.queries_of_file import QueriesOfFile
+from tsbench.drive.queries_of_file import queries_of_file
 from tsbench.drive.session_calls import GreenletWaiter, caller_for
 from tsbench.measure.op_times import Timed
 from tsbench.model import OpError, Outcome, PartialWrite
@@ -100,7 +100,7 @@ class LoadProcess:
         self.due_times = DueTimes(spec, timebase, self.drained.set)
         self._asked: Counter[str] = Counter()
         """Number of queries that were asked, by kind."""
-        self._of_file = iter(QueriesOfFile(spec, share, directory)) if spec.query_file is not None else None
+        self._of_file = queries_of_file(spec, share, directory) if spec.query_file is not None else None
         self._in_flight: dict[Turn, tuple[str, WritePlace | None]] = {}
         """Ops and connections that have begun and not ended, by their user's turn."""
         self._idle: Event | None = None

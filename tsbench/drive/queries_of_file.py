@@ -17,26 +17,21 @@ if TYPE_CHECKING:
     from tsbench.workload.query_files import Asked, AskedText
 
 
-class QueriesOfFile:
-    """A process's share of the measured queries: one of each `of` that follow each other, after the burn-in.
+def queries_of_file(spec: Job, share: Share, directory: Path) -> Iterator[Asked | AskedText]:
+    """Yield a process's share of the measured queries: one of each `of` that follow each other, after the burn-in.
 
     Its place among them goes round: where kinds of query take turns in the file, each process has all of them. Of the
     last ones, if they are fewer, the processes have one each in order, as of the arrivals of an open loop.
     """
-
-    def __init__(self, spec: Job, share: Share, directory: Path) -> None:
-        assert spec.query_file is not None  # noqa: S101 - the spec of a run that asks a file
-        self._part, self._share = spec.query_file, share
-        self._path, self._parser = directory / QUERIES, Parser(spec.measurements())
-
-    def __iter__(self) -> Iterator[Asked | AskedText]:
-        first, index, of = self._part.burn_in, self._share.index, self._share.of
-        with self._path.open("rb") as lines:
-            measured = islice(enumerate(lines), first, first + self._part.count)
-            for turn in count():
-                some = list(islice(measured, of))
-                place = (index + turn) % of if len(some) == of else index
-                if place >= len(some):
-                    return
-                number, line = some[place]
-                yield read_line(line, number, self._parser)
+    part, index, of = spec.query_file, share.index, share.of
+    assert part is not None  # noqa: S101 - the spec of a run that asks a file
+    parser = Parser(spec.measurements())
+    with (directory / QUERIES).open("rb") as lines:
+        measured = islice(enumerate(lines), part.burn_in, part.burn_in + part.count)
+        for turn in count():
+            some = list(islice(measured, of))
+            place = (index + turn) % of if len(some) == of else index
+            if place >= len(some):
+                return
+            number, line = some[place]
+            yield read_line(line, number, parser)

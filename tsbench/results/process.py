@@ -144,7 +144,7 @@ class GivenAnswers:
     empty: Count = 0
 
     def add(self, count: int, rows: int, empty: int) -> None:
-        """Count answers."""
+        """Add the counts of other answers to the same kind."""
         self.count += count
         self.rows += rows
         self.empty += empty

@@ -394,16 +394,21 @@ class SqlText(ABC):
             return self._of_numbered_rows(query, by)
         if self.tag_table == "t" and query.by == (query.measurement.key,) and query.bucket_ns is not None:
             return self._by_series(query, query.bucket_ns)
-        joined = self.tag_table if by else ""
-        where = [self.window(query.window), *self.chosen(query, tag_table=joined), *self._conditions(query)]
-        join = ' JOIN "tags" t ON t."id" = m."tags_id"' if joined == "t" else ""
+        source, where = self._source(query)
         time = [] if query.bucket_ns is None else [f'{self.bucket(_TIME, query.bucket_ns)} AS "time"']
         lines = [
             f"SELECT {', '.join([*time, *by, self.aggregates(query)])}",
-            f"FROM {quoted(query.measurement.name)} m{join}",
-            f"WHERE {' AND '.join(where)}",
+            source,
+            where,
         ]
         return "\n".join([*lines, *self._by_places(query)])
+
+    def _source(self, query: Aggregated) -> tuple[str, str]:
+        """Return the clauses for the rows that are aggregated, with their tags if these are grouped by."""
+        joined = self.tag_table if query.by else ""
+        where = [self.window(query.window), *self.chosen(query, tag_table=joined), *self._conditions(query)]
+        join = ' JOIN "tags" t ON t."id" = m."tags_id"' if joined == "t" else ""
+        return f"FROM {quoted(query.measurement.name)} m{join}", f"WHERE {' AND '.join(where)}"
 
     def _by_places(self, query: Aggregated) -> list[str]:
         """Return the clauses that group rows by the answer's first columns and order the answer, as a list."""
@@ -417,9 +422,7 @@ class SqlText(ABC):
     def _of_numbered_rows(self, query: Aggregated, by: Sequence[str]) -> str:
         """Return the text for aggregates, of which a first or last value is that of row number 1 of its group."""
         kinds = {field.name: field.kind for field in query.measurement.fields}
-        joined = self.tag_table if by else ""
-        where = [self.window(query.window), *self.chosen(query, tag_table=joined), *self._conditions(query)]
-        join = ' JOIN "tags" t ON t."id" = m."tags_id"' if joined == "t" else ""
+        source, where = self._source(query)
         groups = [*([] if query.bucket_ns is None else [self.bucket(_TIME, query.bucket_ns)]), *by]
         names = [*([] if query.bucket_ns is None else ["time"]), *query.by]
         parts = f"PARTITION BY {', '.join(groups)} " if groups else ""
@@ -436,8 +439,7 @@ class SqlText(ABC):
             else:
                 value = self._value(how, value, kinds[name])
             columns.append(f"{value} AS {quoted(alias)}")
-        source = f"{quoted(query.measurement.name)} m{join}\n  WHERE {' AND '.join(where)}"
-        inner = f"  SELECT {', '.join(rows)}\n  FROM {source}"
+        inner = f"  SELECT {', '.join(rows)}\n  {source}\n  {where}"
         return "\n".join([f"SELECT {', '.join(columns)}\nFROM (\n{inner}\n) m", *self._by_places(query)])
 
     def grouping(self, query: Aggregated) -> list[str]:
