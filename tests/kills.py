@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.drive.support import document
-from tsbench.run.lifecycle import run_cell
+from tsbench.run.lifecycle import run_job
 from tsbench.run.phases import Quiet
 from tsbench.scenario.spec import Scenario
 
@@ -55,7 +55,7 @@ class Case:
         )
         server = {"nodes": self.nodes, "replicas": self.replicas}
         (spec,) = Scenario(place / "kill.toml", tables | {"server": server, "event": events}).expand()
-        return run_cell(spec, place / f"{at_s}", Quiet()).to_json()
+        return run_job(spec, place / f"{at_s}", Quiet()).to_json()
 
     def wrong(self, summary: Mapping[str, Any], at_s: float) -> list[str]:
         """Return what is not as it must be."""

@@ -33,7 +33,7 @@ import MySQLdb
 import psycopg
 
 from tests.drive.support import document
-from tsbench.run.lifecycle import run_cell
+from tsbench.run.lifecycle import run_job
 from tsbench.run.phases import Quiet
 from tsbench.scenario.spec import Scenario
 from tsbench.targets.pgwire.login import parameters
@@ -144,7 +144,7 @@ def measure(directory: Path, target: str, kind: str, after_s: float, loop: str) 
         where = {"name": target, "endpoint": server.endpoint, **({"schema": "rocksdb"} if myrocks else {})}
         content = document(**LOAD, drive={**LOOPS[loop], "warmup": "2s", "duration": "22s"}, target=where)
         (spec,) = Scenario(directory / "test.toml", content).expand()
-        summary = run_cell(spec, directory, forcing).to_json()
+        summary = run_job(spec, directory, forcing).to_json()
     finally:
         server.stop()
     start_s = summary["measured"]["window"]["start_s"]

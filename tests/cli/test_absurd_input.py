@@ -74,7 +74,7 @@ def _no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def begun(*_: object, **__: object) -> None:
         raise UserMistake("the input is good")
 
-    monkeypatch.setattr("tsbench.study.campaign.run_cell", begun)
+    monkeypatch.setattr("tsbench.study.campaign.run_job", begun)
     monkeypatch.setattr("tsbench.report.html.render", lambda *_: "")
     monkeypatch.setattr("tsbench.servers.cgroup.create", lambda caps: begun())
 

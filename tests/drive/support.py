@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tsbench.run.lifecycle import run_cell
+from tsbench.run.lifecycle import run_job
 from tsbench.run.phases import Quiet
 from tsbench.scenario.spec import Scenario
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def run(directory: Path, document: dict[str, Any]) -> dict[str, Any]:
     """Run the only cell; its directory is below `directory`."""
     (spec,) = Scenario(directory / "test.toml", document).expand()
-    return run_cell(spec, directory, Quiet()).to_json()
+    return run_job(spec, directory, Quiet()).to_json()
 
 
 def document(**tables: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from tests.cli.support import disturbances
 from tests.drive.support import document, run
 from tsbench.measure.hist import Histogram
 from tsbench.measure.pacing import Arrivals, Stripe
-from tsbench.run.lifecycle import run_cell
+from tsbench.run.lifecycle import run_job
 from tsbench.run.phases import Quiet
 from tsbench.scenario.spec import Scenario
 from tsbench.units import NS_PER_S
@@ -30,7 +30,7 @@ def stalled(tmp_path_factory):
     (spec,) = Scenario.load(HONEST).expand()
     assert spec.drive.rate == RATE
     assert spec.drive.duration == SECONDS * 10**9
-    return run_cell(spec, tmp_path_factory.mktemp("honest"), Quiet()).to_json()
+    return run_job(spec, tmp_path_factory.mktemp("honest"), Quiet()).to_json()
 
 
 def test_the_percentile_of_theory_is_that_of_constant_arrivals_in_a_stall():

@@ -175,7 +175,7 @@ def connecting(monkeypatch: pytest.MonkeyPatch) -> None:
         limits.connect(target, next(iter(target.schemas.values()))).close()
         raise UserMistake("connected")
 
-    monkeypatch.setattr("tsbench.study.campaign.run_cell", connect)
+    monkeypatch.setattr("tsbench.study.campaign.run_job", connect)
 
 
 @pytest.mark.slow

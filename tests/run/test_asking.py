@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
@@ -15,7 +17,7 @@ from tests.cli.support import Command, complaint, nothing_left, says
 from tests.cli.test_query_files import WORLD, asked
 from tsbench.cli.main import main
 from tsbench.drive.queries_of_file import queries_of_file
-from tsbench.results.process import QUERIES, Share
+from tsbench.results.process import Share
 from tsbench.results.rundir import find_runs
 from tsbench.results.summary import Summary
 from tsbench.scenario.spec import FileSpec
@@ -24,7 +26,6 @@ from tsbench.workload.query_files import AskedText, line_of_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 KINDS = ("--type", "lastpoint", "--type", "single-groupby-1-1-1")
 
@@ -40,19 +41,19 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
 def answered(tmp_path: Path, *words: str) -> Summary:
     assert main(["query", *words, "--out", str(tmp_path / "sets")]) == 0
     (run,) = find_runs(next((tmp_path / "sets").iterdir()))
-    assert not run.has(QUERIES)
+    assert not Path(json.loads((run / "spec.json").read_text())["query_file"]["checked"]).exists()
     return Summary.read(run)
 
 
 @pytest.mark.parametrize("of", [1, 2, 3])
 @pytest.mark.parametrize(("burn_in", "count"), [(0, 1), (0, 7), (3, 7), (5, 2)])
 def test_the_processes_share_the_queries_of_a_file(of: int, burn_in: int, count: int, tmp_path: Path) -> None:
-    (tmp_path / "process").mkdir()
     lines = [line_of_text(AskedText("ab"[number % 2], number, f"text {number}")) for number in range(12)]
-    (tmp_path / QUERIES).write_bytes(b"".join(lines))
+    (tmp_path / "q").write_bytes(b"".join(lines))
     content = {"id": "a", "scenario": "a", "target": {"name": "sqlite"}, "file": {"name": "a"}}
-    spec = FileSpec.model_validate({**content, "query_file": {"name": "q", "count": count, "burn_in": burn_in}})
-    shares = [[*queries_of_file(spec, Share(str(i), i, of, of), tmp_path)] for i in range(of)]
+    of_file = {"name": "q", "checked": str(tmp_path / "q"), "count": count, "burn_in": burn_in}
+    spec = FileSpec.model_validate({**content, "query_file": of_file})
+    shares = [[*queries_of_file(spec, Share(str(i), i, of, of))] for i in range(of)]
     numbers = [one.number for share in shares for one in share]
     assert sorted(numbers) == [*range(burn_in, burn_in + count)]
     assert {one.text for share in shares for one in share if isinstance(one, AskedText)} == {

@@ -24,8 +24,9 @@ from tests.cli.support import Command, complaint, content, nothing_left, only, s
 from tsbench.cli.main import main
 from tsbench.results.rundir import RunDir
 from tsbench.run.cleanup import clean_up, described
-from tsbench.run.lifecycle import Parts, run_cell
+from tsbench.run.lifecycle import run_job
 from tsbench.run.phases import Quiet
+from tsbench.run.trial import Parts
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import schema_of
 from tsbench.servers.base import ExternalServer
@@ -34,7 +35,7 @@ from tsbench.targets.registry import TARGETS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tsbench.scenario.spec import RunSpec
+    from tsbench.scenario.spec import Job
     from tsbench.servers.cgroup import Group
 
 pytestmark = pytest.mark.every_user
@@ -54,12 +55,12 @@ def stored(place: Path, endpoint: str, target: str) -> Path:
     text = scenario(place, ('name = "sqlite"', f'name = "{target}"\nendpoint = "{endpoint}"'))
     (spec,) = Scenario.load(text).expand()
 
-    def parts(spec: RunSpec, _run: RunDir, group: Group | None) -> Parts:
+    def parts(spec: Job, _run: RunDir, group: Group | None) -> Parts:
         chosen = TARGETS[target]
         return Parts(chosen, schema_of(spec, chosen), ExternalServer(endpoint), (), drive=die, group=group)
 
     with pytest.raises(Killed):
-        run_cell(spec, place / "set", Quiet(), parts)
+        run_job(spec, place / "set", Quiet(), parts)
     return place / "set"
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tsbench.errors import UserMistake
-from tsbench.run.lifecycle import server_counters
+from tsbench.run.trial import server_counters
 from tsbench.targets import postgres, sqlite
 from tsbench.targets.postgres.schemas import BTREE
 from tsbench.targets.sqlite.schemas import WAL

@@ -18,9 +18,10 @@ from tsbench.results.manifest import Manifest
 from tsbench.results.rundir import RunDir
 from tsbench.run.examination import _AskedServer as Checked
 from tsbench.run.examination import examine
-from tsbench.run.lifecycle import real_parts, run_cell
+from tsbench.run.lifecycle import run_job
 from tsbench.run.phases import Quiet
 from tsbench.run.time_limits import Limits
+from tsbench.run.trial import real_parts
 from tsbench.scenario.spec import Scenario
 from tsbench.targets.base import Statement
 from tsbench.targets.postgres import TARGET
@@ -50,7 +51,7 @@ def test_stored_points_that_differ_are_located_in_every_result(tmp_path: Path) -
         connection.close()
         leave_an_op(run.path)
 
-    run_cell(spec, tmp_path, Quiet(), lambda *of: replace(real_parts(*of), collectors=(), drive=drive))
+    run_job(spec, tmp_path, Quiet(), lambda *of: replace(real_parts(*of), collectors=(), drive=drive))
     (summary,) = tmp_path.glob("*/summary.json")
     told = json.loads((summary.parent / "validate.json").read_text())
     for differences in (told["stored_differences"], json.loads(summary.read_text())["answers"]["stored_differences"]):

@@ -21,8 +21,9 @@ from tsbench.measure.recorder import Recorder
 from tsbench.model import Outcome
 from tsbench.results.process import MASTER, TIMES, MasterReport, Times
 from tsbench.results.rundir import write_json
-from tsbench.run.lifecycle import Parts, run_cell
+from tsbench.run.lifecycle import run_job
 from tsbench.run.phases import Quiet
+from tsbench.run.trial import Parts
 from tsbench.scenario.spec import Scenario
 from tsbench.servers.base import Server
 from tsbench.servers.children import Channel
@@ -244,7 +245,7 @@ def cell(tmp_path, **tables):
 
 def test_a_run_does_everything_once_and_in_order(tmp_path):
     log = Log()
-    run_cell(cell(tmp_path, load={"batch": 60, "workers": 1}), tmp_path, Quiet(), parts_of(log, LoggedServer(log)))
+    run_job(cell(tmp_path, load={"batch": 60, "workers": 1}), tmp_path, Quiet(), parts_of(log, LoggedServer(log)))
     assert log == LIFE
 
 
@@ -267,14 +268,14 @@ def test_a_cold_run_makes_the_server_cold_after_the_load_and_before_the_measurin
     log = Log()
     spec = cell(tmp_path)
     spec = spec.model_copy(update={"target": spec.target.model_copy(update={"cold": True})})
-    run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log)))
+    run_job(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log)))
     assert log.index("settle cpu") < log.index("server.cold") < log.index("drive")
 
 
 def test_the_manifest_has_the_versions_of_the_drivers_that_the_target_declares_and_of_no_others(tmp_path):
     log = Log()
     spec = cell(tmp_path)
-    run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log)))
+    run_job(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log)))
     packages = json.loads((tmp_path / spec.id / "env.json").read_text())["packages"]
     assert packages.keys() == {"locust", "gevent", "numpy", "polars", "psycopg"}
     assert packages["psycopg"] == version("psycopg")
@@ -285,7 +286,7 @@ def test_the_manifest_says_what_is_not_recorded_of_a_server_of_others(tmp_path, 
     log = Log()
     spec = cell(tmp_path)
     spec = spec.model_copy(update={"target": spec.target.model_copy(update={"endpoint": endpoint})})
-    run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log)))
+    run_job(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log)))
     server = json.loads((tmp_path / spec.id / "env.json").read_text())["server"]
     assert ("tsbench did not start this server" in server.get("not_recorded", "")) == (endpoint is not None)
 
@@ -294,14 +295,14 @@ def test_an_interrupted_run_says_in_which_step_it_was(tmp_path):
     log = Log()
     spec = cell(tmp_path)
     with pytest.raises(KeyboardInterrupt, match="interrupted by the user while it was measured"):
-        run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log), fail=KeyboardInterrupt()))
+        run_job(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log), fail=KeyboardInterrupt()))
     status = json.loads((tmp_path / f"{spec.id}.partial" / "status.json").read_text())
     assert status["error"] == "interrupted by the user while it was measured"
 
 
 def test_a_server_that_died_fails_its_gate_and_is_not_asked_again(tmp_path):
     log = Log()
-    summary = run_cell(cell(tmp_path), tmp_path, Quiet(), parts_of(log, LoggedServer(log, dies=True)))
+    summary = run_job(cell(tmp_path), tmp_path, Quiet(), parts_of(log, LoggedServer(log, dies=True)))
     (gate,) = (gate for gate in summary.gates if gate.state == "fail")
     assert gate.built_in
     assert "the server died" in gate.text
@@ -318,7 +319,7 @@ def test_a_server_that_died_fails_its_gate_and_is_not_asked_again(tmp_path):
 def test_a_run_that_breaks_stops_its_server_and_keeps_its_evidence(tmp_path, failure):
     log = Log()
     spec = cell(tmp_path)
-    summary = run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log), fail=failure))
+    summary = run_job(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log), fail=failure))
     assert log[-3:] == ["collector.stop", "server.stop", "server.remove"]
     assert summary.validity.state == "inconclusive"
     status = json.loads((tmp_path / f"{spec.id}.partial" / "status.json").read_text())
@@ -346,7 +347,7 @@ def test_whatever_a_driver_raises_is_one_run_s_failure_and_its_type_is_said(tmp_
     step = step.partition(" x ")[0]
     log = OddLog(step, call)
     spec = cell(tmp_path, load={"batch": 60, "workers": 1})
-    run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log)), reached=True)
+    run_job(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log)), reached=True)
     (run,) = tmp_path.glob(f"{spec.id}*/")
     assert "KeyError" in "".join(path.read_text() for path in run.glob("*.json"))
     states = {"failed"} if run.suffix else {"complete", "server died"}
@@ -357,7 +358,7 @@ def test_whatever_a_driver_raises_is_one_run_s_failure_and_its_type_is_said(tmp_
 def test_a_traceback_is_in_the_run_s_log_and_not_in_its_reason(tmp_path):
     log = Log()
     spec = cell(tmp_path)
-    summary = run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log), fail=ZeroDivisionError("x\ny")))
+    summary = run_job(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log), fail=ZeroDivisionError("x\ny")))
     errors = tmp_path / f"{spec.id}.partial" / "errors.log"
     assert "ZeroDivisionError: x" in errors.read_text()
     assert 'File "' in errors.read_text()
@@ -370,7 +371,7 @@ def test_an_interrupt_stops_the_server_and_is_passed_on(tmp_path):
     log = Log()
     spec = cell(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        run_cell(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log), fail=KeyboardInterrupt()))
+        run_job(spec, tmp_path, Quiet(), parts_of(log, LoggedServer(log), fail=KeyboardInterrupt()))
     assert log[-2:] == ["server.stop", "server.remove"]
     status = json.loads((tmp_path / f"{spec.id}.partial" / "status.json").read_text())
     assert status["state"] == "interrupted"
@@ -388,7 +389,7 @@ def test_a_half_empty_database_is_not_measured(tmp_path):
             return session
 
     forgetful = Parts(Forgetful(log), KEEP, whole.server, whole.collectors, whole.drive)
-    summary = run_cell(cell(tmp_path), tmp_path, Quiet(), lambda *_: forgetful)
+    summary = run_job(cell(tmp_path), tmp_path, Quiet(), lambda *_: forgetful)
     assert "0 points are stored, but" in summary.validity.reason
     assert "drive" not in log
 
@@ -405,7 +406,7 @@ def test_a_damaged_histogram_is_named_and_the_run_has_failed(tmp_path):
 
     damaging = Parts(whole.target, KEEP, whole.server, whole.collectors, drive)
     spec = cell(tmp_path)
-    summary = run_cell(spec, tmp_path, Quiet(), lambda *_: damaging)
+    summary = run_job(spec, tmp_path, Quiet(), lambda *_: damaging)
     reason = summary.validity.reason
     assert "what the load processes recorded is damaged: " in reason
     assert "local.hlog" in reason

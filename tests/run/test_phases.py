@@ -11,7 +11,7 @@ from tsbench.errors import Broken
 from tsbench.results.figures import Measured, Window
 from tsbench.results.json_files import read_json
 from tsbench.results.rundir import RunDir
-from tsbench.run.lifecycle import run_cell
+from tsbench.run.lifecycle import run_job
 from tsbench.run.phases import Phases, Quiet
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def window(warmup_s: float, duration_s: float) -> Measured:
 def test_the_summary_has_the_phases_that_the_run_reached(tmp_path: Path, fail: Broken | None):
     log, spec = Log(), cell(tmp_path)
     server = LoggedServer(log)
-    run_cell(spec, tmp_path, Quiet(), parts_of(log, server, fail=fail))
+    run_job(spec, tmp_path, Quiet(), parts_of(log, server, fail=fail))
     place = RunDir(tmp_path / (f"{spec.id}.partial" if fail else spec.id))
     found = read_json(place / "summary.json")["durations_s"]
     total_s = found.pop("total")

@@ -12,8 +12,9 @@ from tests.drive.support import document
 from tests.run.test_lifecycle import Log, LoggedServer, leave_an_op, parts
 from tsbench.measure.recorder import Recorder
 from tsbench.model import Outcome
-from tsbench.run.lifecycle import Parts, run_cell
+from tsbench.run.lifecycle import run_job
 from tsbench.run.phases import Quiet
+from tsbench.run.trial import Parts
 from tsbench.scenario.spec import Scenario
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def checked(tmp_path: Path, *, torn: str, key: str = "host_0") -> Any:
     log = Log()
     whole = parts(log, LoggedServer(log))
     made = Parts(whole.target, whole.schema, whole.server, whole.collectors, drive)
-    return run_cell(spec, tmp_path, Quiet(), lambda *_: made)
+    return run_job(spec, tmp_path, Quiet(), lambda *_: made)
 
 
 @pytest.mark.parametrize(("torn", "failed"), [("report", []), ("fail", ["torn reads<=0"])])

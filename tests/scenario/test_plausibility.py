@@ -47,7 +47,7 @@ def test_with_yes_it_is_run(place: Path, monkeypatch: pytest.MonkeyPatch, capsys
     def begun(*_: object, **__: object) -> None:
         raise UserMistake("it was begun")
 
-    monkeypatch.setattr("tsbench.study.campaign.run_cell", begun)
+    monkeypatch.setattr("tsbench.study.campaign.run_job", begun)
     assert main(["run", "tiny.toml", "--set", "drive.duration=36500d", "--yes"]) == 2
     says(complaint(capsys.readouterr().err), "it was begun")
 

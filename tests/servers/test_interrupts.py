@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.run.test_lifecycle import Log, LoggedServer, cell, parts_of
-from tsbench.run.lifecycle import run_cell
+from tsbench.run.lifecycle import run_job
 from tsbench.run.locust_process import end
 from tsbench.run.phases import Quiet
 from tsbench.servers.base import kill_processes, stop_and_delete
@@ -90,7 +90,7 @@ def test_an_interrupt_during_a_runs_cleanup_leaves_no_data(tmp_path: Path, fail:
 
     log = Log()
     with pytest.raises(KeyboardInterrupt):
-        run_cell(cell(tmp_path), tmp_path, Quiet(), parts_of(log, Interrupted(log), fail=fail))
+        run_job(cell(tmp_path), tmp_path, Quiet(), parts_of(log, Interrupted(log), fail=fail))
     assert log[-2:] == ["server.stop", "server.remove"]
 
 

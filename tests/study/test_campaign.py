@@ -10,7 +10,7 @@ from tests.cli.support import scenario
 from tests.run.test_lifecycle import Log, LoggedServer, parts_of
 from tsbench.errors import UserMistake
 from tsbench.results.summary import SetSummary
-from tsbench.run.lifecycle import run_cell
+from tsbench.run.lifecycle import run_job
 from tsbench.study import campaign
 from tsbench.study.campaign import run_scenario
 from tsbench.study.request import RunRequest
@@ -30,9 +30,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def carry_out(cell: RunSpec, results: Path, progress: Any, **_more: Any) -> Summary:
         cells.append(cell.id)
         log = Log()
-        return run_cell(cell, results, progress, parts_of(log, LoggedServer(log)))
+        return run_job(cell, results, progress, parts_of(log, LoggedServer(log)))
 
-    monkeypatch.setattr(campaign, "run_cell", carry_out)
+    monkeypatch.setattr(campaign, "run_job", carry_out)
     return cells
 
 

@@ -14,7 +14,7 @@ from tests.run.test_lifecycle import Log, LoggedServer, parts_of
 from tsbench.errors import Broken
 from tsbench.report.cells import load_cells
 from tsbench.results.summary import Summary
-from tsbench.run.lifecycle import run_cell
+from tsbench.run.lifecycle import run_job
 from tsbench.run.phases import Quiet
 from tsbench.scenario.spec import Scenario
 from tsbench.study import campaign
@@ -42,7 +42,7 @@ def resumption(place: Path, monkeypatch: pytest.MonkeyPatch) -> Resume:
     def carry_out(cell: RunSpec, results: Path, progress: Any, **_more: Any) -> Summary:
         ran.append(cell.id)
         log = Log()
-        return run_cell(cell, results, progress, parts_of(log, LoggedServer(log)))
+        return run_job(cell, results, progress, parts_of(log, LoggedServer(log)))
 
     def resume() -> list[str]:
         ran.clear()
@@ -51,7 +51,7 @@ def resumption(place: Path, monkeypatch: pytest.MonkeyPatch) -> Resume:
         campaign.campaign(asked, cells, results, lambda *_title: nullcontext(Quiet()))
         return list(ran)
 
-    monkeypatch.setattr(campaign, "run_cell", carry_out)
+    monkeypatch.setattr(campaign, "run_job", carry_out)
     monkeypatch.setattr("tsbench.report.html.write_report", lambda _results: None)
     return resume
 
@@ -118,7 +118,7 @@ def test_a_cell_whose_server_died_runs_again(resumed: Resume, tmp_path: Path) ->
 def test_a_cell_whose_server_died_is_not_complete(tmp_path: Path) -> None:
     """Also if its results are whole; they keep their place and say it, in the status and in tables."""
     log, (cell, *_) = Log(), Scenario.load(scenario(tmp_path, *TWO_CELLS)).expand()
-    run_cell(cell, tmp_path, Quiet(), parts_of(log, LoggedServer(log, dies=True)))
+    run_job(cell, tmp_path, Quiet(), parts_of(log, LoggedServer(log, dies=True)))
     status = json.loads((tmp_path / cell.id / "status.json").read_text())
     assert (status["state"], status["error"].startswith("the server died during the run")) == ("server died", True)
     (found,) = load_cells(tmp_path)

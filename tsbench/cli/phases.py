@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from tsbench.results.figures import Agreement, OpFigures
     from tsbench.results.summary import Summary
     from tsbench.run.keeping import Kept, Stay
+    from tsbench.run.phases import Progress
     from tsbench.run.validating import Validated
     from tsbench.scenario.parts import TimeoutPart
-    from tsbench.scenario.spec import FilePart, FileSpec, RunSpec
+    from tsbench.scenario.spec import FilePart, FileSpec, Job, RunSpec
     from tsbench.workload.query_files import Asked
 
 Target = Annotated[
@@ -75,7 +76,7 @@ def load(
 ) -> int:
     """Load a file of points, or a simulated world, into a running database, whose tables are made anew."""
     from tsbench.run.keeping import apart
-    from tsbench.scenario.spec import FileSpec, RunSpec, explained
+    from tsbench.scenario.spec import FileSpec, PacePart, RunSpec, explained
 
     given = given_options(context)
     _expect_one_source({"FILE": file, "--use-case": use_case, "--scenario": scenario}, given)
@@ -92,7 +93,7 @@ def load(
         else:
             about |= {"target": place, "timeout": limits_of(override), "load": how}
             if use_case is None:
-                spec = FileSpec.model_validate({**about, "file": _points_of(file or "", limit, precision)})
+                spec = FileSpec.model_validate({**about, "file": _points_of(file or "", precision)})
             else:
                 world = world_of(use_case, scale, start, end, interval, seed, form, given)
                 how["window"] = world.pop("window")
@@ -100,27 +101,27 @@ def load(
     except ValidationError as error:
         raise UserMistake(explained(error)) from None
     _expect_wanted(spec, limit, yes=yes)
-    pace = rate, None if duration is None else parsed("--duration", duration, _seconds)
-    results = new_set(out, spec.id)
-    one = partial(_load, spec, results, limit, pace)
+    seconds = None if duration is None else parsed("--duration", duration, _seconds)
+    pace = PacePart(limit=limit, per_s=rate, duration_s=seconds)
+    one = partial(_load, spec.model_copy(update={"pace": pace}), new_set(out, spec.id))
     return apart(one) if keep else one()
 
 
-def _load(
-    spec: RunSpec | FileSpec,
-    results: Path,
-    limit: int | None,
-    pace: tuple[float | None, float | None],
-    stay: Stay | None = None,
-) -> int:
+def _load(spec: RunSpec | FileSpec, results: Path, stay: Stay | None = None) -> int:
     """Load what a specification says, print the figures, and return the exit code."""
     from tsbench.cli.progress import CellProgress
     from tsbench.cli.running import stay_with
-    from tsbench.run.bulk_load import Pace
-    from tsbench.run.loading import load as load_points
+    from tsbench.run.lifecycle import run_job
+    from tsbench.run.standing import Standing
+    from tsbench.scenario.spec import LOAD, LOAD_FILE, RunSpec
 
+    standing = Standing(results, stays=True)
+    if isinstance(spec, RunSpec):
+        standing.share(spec, ())
+    spec = spec.model_copy(update={"steps": LOAD if isinstance(spec, RunSpec) else LOAD_FILE})
     with CellProgress(stderr, f"load {spec.target.name}") as progress:
-        summary, standing = load_points(spec, results, progress, limit=limit, pace=Pace(*pace))
+        summary = run_job(spec, results, progress, standing=standing)
+    standing.keep()
     return stay_with(standing, results, ended(results, summary, _loaded_line(summary)), stay)
 
 
@@ -173,7 +174,7 @@ _LIKELY_NS = range(315_532_800 * units.NS_PER_S, 4_102_444_800 * units.NS_PER_S)
 """Times from 1980 to 2100: others are more often in another unit than of such a year."""
 
 
-def _points_of(file: str, limit: int | None, precision: str) -> FilePart:
+def _points_of(file: str, precision: str) -> FilePart:
     """Return the part of a specification that names a file of points; refuse formats that are not read."""
     from tsbench.encode.point_files import expect_points
     from tsbench.scenario.spec import FilePart
@@ -183,7 +184,7 @@ def _points_of(file: str, limit: int | None, precision: str) -> FilePart:
         likely = next((name for name, length_ns in units.UNITS_NS.items() if first * length_ns in _LIKELY_NS), None)
         shown = f"{first} {precision}" if likely is None else f"{first}; if it is in {likely}, say --precision {likely}"
         stderr.print(f"note: the first point is before 1980 or after 2100: its time is {shown}", highlight=False)
-    return FilePart(name=file, limit=limit, unit_ns=unit_ns)
+    return FilePart(name=file, unit_ns=unit_ns)
 
 
 def _loaded_line(summary: Summary) -> str:
@@ -226,9 +227,9 @@ def query(
     """Ask the queries of a file and print their times; the answers are not compared (see `validate`)."""
     from tsbench.cli.progress import CellProgress
     from tsbench.run import peer_queries
-    from tsbench.run.asking import ask, checked
+    from tsbench.run.asking import checked
     from tsbench.scenario.parts import ENDLESS
-    from tsbench.scenario.spec import FilePart, explained, spec_of
+    from tsbench.scenario.spec import ASK_FILE, FilePart, explained, spec_of
     from tsbench.scenario.validation import undrivable
     from tsbench.targets import registry
 
@@ -242,10 +243,11 @@ def query(
     drive |= {} if rate is None else {"loop": "open", "rate": rate}
     about: dict[str, Any] = {"id": name, "scenario": name, "labels": {"target": target}, "target": place}
     about |= {"drive": drive, "timeout": limits_of(time_limit), "gates": gate or ()}
-    functions_of = peer_queries.functions_of(asked) if functions else ()
+    if functions:
+        peer_queries.functions_of(asked)  # which refuses a database that has none
     layout = asked.schemas[schema or next(iter(asked.schemas))]
     with checked(file, asked, layout, burn_in=burn_in, limit=limit) as queries:
-        about["query_file"] = queries.part
+        about |= {"query_file": queries.part.model_copy(update={"functions": functions}), "steps": ASK_FILE}
         if queries.world is None:
             about["file"] = FilePart(name=file)
         else:
@@ -256,8 +258,24 @@ def query(
             raise UserMistake(explained(error)) from None
         results = new_set(out, name)
         with CellProgress(stderr, f"query {target}", unit="queries") as progress:
-            summary = ask(spec, queries, results, progress, functions_of)
+            summary = _asked(spec, results, progress)
     return ended(results, summary, *_query_lines(summary))
+
+
+def _asked(spec: Job, results: Path, progress: Progress) -> Summary:
+    """Ask the queries of a file; an interrupt says how many were answered."""
+    from tsbench.results.rundir import find_runs
+    from tsbench.results.summary import Summary
+    from tsbench.run.asking import answers_in
+    from tsbench.run.lifecycle import run_job
+
+    try:
+        return run_job(spec, results, progress)
+    except KeyboardInterrupt as interrupt:
+        (run,) = find_runs(results)
+        answered = answers_in(Summary.read(run).measured) if run.has("summary.json") else 0
+        text = f"{interrupt}; {answered:,} queries were answered: tsbench report {short_path(results)} shows them"
+        raise KeyboardInterrupt(text) from None
 
 
 def _query_lines(summary: Summary) -> list[str]:

@@ -100,7 +100,7 @@ class LoadProcess:
         self.due_times = DueTimes(spec, timebase, self.drained.set)
         self._asked: Counter[str] = Counter()
         """Number of queries that were asked, by kind."""
-        self._of_file = queries_of_file(spec, share, directory) if spec.query_file is not None else None
+        self._of_file = queries_of_file(spec, share) if spec.query_file is not None else None
         self._in_flight: dict[Turn, tuple[str, WritePlace | None]] = {}
         """Ops and connections that have begun and not ended, by their user's turn."""
         self._idle: Event | None = None

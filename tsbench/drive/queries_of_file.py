@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from itertools import count, islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tsbench.results.process import QUERIES
 from tsbench.workload.query_files import Parser, read_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tsbench.results.process import Share
     from tsbench.scenario.spec import Job
     from tsbench.workload.query_files import Asked, AskedText
 
 
-def queries_of_file(spec: Job, share: Share, directory: Path) -> Iterator[Asked | AskedText]:
+def queries_of_file(spec: Job, share: Share) -> Iterator[Asked | AskedText]:
     """Yield a process's share of the measured queries: one of each `of` that follow each other, after the burn-in.
 
     Its place among them goes round: where kinds of query take turns in the file, each process has all of them. Of the
@@ -26,7 +25,7 @@ def queries_of_file(spec: Job, share: Share, directory: Path) -> Iterator[Asked 
     part, index, of = spec.query_file, share.index, share.of
     assert part is not None  # noqa: S101 - the spec of a run that asks a file
     parser = Parser(spec.measurements())
-    with (directory / QUERIES).open("rb") as lines:
+    with Path(part.checked).open("rb") as lines:
         measured = islice(enumerate(lines), part.burn_in, part.burn_in + part.count)
         for turn in count():
             some = list(islice(measured, of))

@@ -22,8 +22,6 @@ Second = Annotated[int, Field(strict=True, ge=FIRST_S, le=LAST_S)]
 _Positive = Annotated[int, Field(strict=True, gt=0, le=LIMITS.streams)]
 
 TIMES, MASTER, WARMUP = "process/clock.json", "process/locust.json", "process/warmup.json"
-QUERIES = "process/queries.jsonl"
-"""The queries of a run that asks those of a file, while it lasts."""
 WINDOW, EVENTS, CHANGES = "process/window.json", "process/events.json", "process/changes.json"
 
 

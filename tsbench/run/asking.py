@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tsbench.encode.point_files import opened
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import OpError, Outcome, Verdict
-from tsbench.results.process import QUERIES
-from tsbench.results.rundir import find_runs
-from tsbench.results.summary import Summary
-from tsbench.run import assessment, cleanup, peer_queries, preparation
-from tsbench.run.assessment import Findings
-from tsbench.run.lifecycle import drive_and_measure, first_session, naming_death, real_parts, run_steps
-from tsbench.run.standing import Standing
+from tsbench.run import peer_queries
 from tsbench.scenario.parts import WorldPart
 from tsbench.scenario.spec import QueryFilePart
 from tsbench.targets.base import Unsupported
-from tsbench.text import short_path
 from tsbench.units import NS_PER_S
 from tsbench.workload.query_files import MS, Asked, AskedText, Parser, line_of, line_of_text, parse_head, read_line
 from tsbench.workload.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from tsbench.results.figures import Measured
-    from tsbench.results.rundir import RunDir
-    from tsbench.run.lifecycle import Parts
-    from tsbench.run.phases import Phases, Progress
-    from tsbench.run.time_limits import Limits
+    from tsbench.run.assessment import Findings
+    from tsbench.run.trial import Trial
     from tsbench.scenario.spec import Job
-    from tsbench.targets.base import Command, Schema
+    from tsbench.targets.base import Schema
     from tsbench.targets.target import Target
 
 
@@ -92,7 +81,6 @@ class QueryFile:
     """The queries of a file, checked one by one; `world` is None for the texts of another program."""
 
     part: QueryFilePart
-    lines: BinaryIO
     world: WorldPart | None = None
     window_ns: int = 0
 
@@ -108,7 +96,7 @@ def checked(path: str, target: Target, schema: Schema, *, burn_in: int, limit: i
     Broken
         If the target cannot be asked a kind of query in it.
     """
-    with opened(path) as blocks, tempfile.TemporaryFile() as lines:
+    with opened(path) as blocks, tempfile.NamedTemporaryFile(prefix="tsbench-queries-") as lines:
         world, window_ns, asked = _read(path, blocks, target)
         kinds: dict[str, None] = {}
         count = -burn_in
@@ -120,9 +108,9 @@ def checked(path: str, target: Target, schema: Schema, *, burn_in: int, limit: i
             count += 1
         if count <= 0:
             raise UserMistake(f"'{path}' has {count + burn_in:,} queries, and none is left after --burn-in {burn_in}")
-        lines.seek(0)
-        part = QueryFilePart(name=path, count=count, burn_in=burn_in, kinds=tuple(kinds))
-        yield QueryFile(part, lines, world, window_ns)
+        lines.flush()
+        part = QueryFilePart(name=path, count=count, burn_in=burn_in, checked=lines.name, kinds=tuple(kinds))
+        yield QueryFile(part, world, window_ns)
 
 
 def _read(
@@ -143,53 +131,24 @@ def _expect_supported(asked: Asked | AskedText, schema: Schema) -> None:
         raise Broken(f"{asked.kind} (line {asked.number + 2}) cannot be asked: {why}") from None
 
 
-def ask(spec: Job, file: QueryFile, results: Path, progress: Progress, functions: Sequence[Command] = ()) -> Summary:
-    """Ask the queries of a file; `functions` create what the texts of another program call.
+def burn_in(trial: Trial) -> None:
+    """Make the functions that the texts of another program call, if it is asked to, and ask the unmeasured queries.
 
     Raises
     ------
-    KeyboardInterrupt
-        With the number of answers in its text, which are kept.
+    OpError
+        If one is not answered.
     """
-    steps = partial(_carry_out, spec, file, functions)
-    try:
-        return run_steps(spec, results, progress, steps, partial(real_parts, spec), Standing(results))
-    except KeyboardInterrupt as interrupt:
-        (run,) = find_runs(results)
-        answered = _answered(Summary.read(run).measured) if run.has("summary.json") else 0
-        text = f"{interrupt}; {answered:,} queries were answered: tsbench report {short_path(results)} shows them"
-        raise KeyboardInterrupt(text) from None
-
-
-def _carry_out(
-    spec: Job, file: QueryFile, functions: Sequence[Command], run: RunDir, parts: Parts, progress: Phases
-) -> Summary:
-    progress.phase("start")
-    parts.server.start()
-    with naming_death(parts):
-        with first_session(run, spec, parts) as (session, limits):
-            cleanup.note_nothing_made(run)
-            with limits.step("create", "making the functions") as timeout_s:
-                session.run(functions, timeout_s=timeout_s)
-            _burn_in(spec, file, parts, limits)
-        try:
-            with (run / QUERIES).open("wb") as copy:
-                file.lines.seek(0)
-                shutil.copyfileobj(file.lines, copy)
-            observed = drive_and_measure(spec, run, parts, progress)
-        finally:
-            (run / QUERIES).unlink(missing_ok=True)
-    observed += Findings(checks={"asked": _all_asked(spec, file.part, observed)})
-    return assessment.conclude(
-        run, spec, preparation.heading(run, spec, parts.target, parts.schema), observed, progress
-    )
-
-
-def _burn_in(spec: Job, file: QueryFile, parts: Parts, limits: Limits) -> None:
-    """Ask the queries before the measured ones; raises OpError if one is not answered."""
-    parser = Parser(spec.measurements())
-    with closing(limits.connect(parts.target, parts.schema).session) as session:
-        for number, line in enumerate(islice(file.lines, file.part.burn_in)):
+    spec, parts = trial.spec, trial.parts
+    part, parser = _part_of(spec), Parser(spec.measurements())
+    functions = peer_queries.functions_of(parts.target) if part.functions else ()
+    with trial.limits.step("create", "making the functions") as timeout_s:
+        trial.session.run(functions, timeout_s=timeout_s)
+    with (
+        Path(part.checked).open("rb") as lines,
+        closing(trial.limits.connect(parts.target, parts.schema).session) as session,
+    ):
+        for number, line in enumerate(islice(lines, part.burn_in)):
             asked = read_line(line, number, parser)
             try:
                 if isinstance(asked, Asked):
@@ -201,14 +160,20 @@ def _burn_in(spec: Job, file: QueryFile, parts: Parts, limits: Limits) -> None:
                 raise OpError(Outcome.UNKNOWN, "query", why) from error
 
 
-def _all_asked(spec: Job, part: QueryFilePart, observed: Findings) -> Verdict:
+def _part_of(spec: Job) -> QueryFilePart:
+    assert spec.query_file is not None  # noqa: S101 - steps that ask a file are those of its specifications
+    return spec.query_file
+
+
+def all_asked(spec: Job, observed: Findings) -> Verdict:
     """Return an undecided verdict if the load ended before all queries were asked, and before its time was over."""
-    measured = observed.parts["measured"]
-    answered = _answered(measured)
+    part, measured = _part_of(spec), observed.parts["measured"]
+    answered = answers_in(measured)
     if answered < part.count and measured.duration_s < spec.drive.duration / NS_PER_S - 1:
         return Verdict(None, f"{answered:,} of {part.count:,} queries were answered")
     return Verdict(True, "", {"asked": answered})
 
 
-def _answered(measured: Measured | None) -> int:
+def answers_in(measured: Measured | None) -> int:
+    """Return the number of queries that were answered, whatever they asked."""
     return 0 if measured is None else sum(op.ended for op in measured.ops.values())

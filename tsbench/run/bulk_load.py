@@ -19,6 +19,7 @@ from tsbench.model import OpError, Outcome
 from tsbench.results.figures import Load
 from tsbench.run.time_limits import Deadline, Limits
 from tsbench.scenario.parts import DEFAULTS
+from tsbench.scenario.spec import PacePart
 from tsbench.targets.base import Unsupported
 from tsbench.targets.session import caused_line
 from tsbench.workload.series import merge_batches
@@ -91,17 +92,7 @@ class Piece:
     number: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How fast and how long to load: points per second over all workers, and seconds; None is no limit."""
-
-    per_s: float | None = None
-    duration_s: float | None = None
-    brisk: bool = False
-    """Make no more points ahead than are stored in half a second, for a load that may end at any moment."""
-
-
-UNLIMITED = Pace()
+UNLIMITED = PacePart()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,9 +105,15 @@ class _Encoded:
 
 
 class _Load:
-    """The common state of the workers: a failure of one stops the others."""
+    """The common state of the workers: a failure of one stops the others.
 
-    def __init__(self, progress: Callable[[int], None], workers: int, pace: Pace, total: Loaded) -> None:
+    `brisk` workers make no more points ahead than are stored in half a second, for a load that may end at any moment.
+    """
+
+    def __init__(
+        self, progress: Callable[[int], None], workers: int, pace: PacePart, total: Loaded, *, brisk: bool
+    ) -> None:
+        self._brisk = brisk
         self.progress, self.encoders, self._pace = progress, ThreadPoolExecutor(min(workers, ENCODERS), "encoder"), pace
         self.total = total
         self.failure: Exception | None = None
@@ -185,7 +182,7 @@ class _Load:
     def _burst_points(self) -> float:
         """Number of points to make in one go: those of half a second where that is less."""
         per_s = self._pace.per_s
-        if self._pace.brisk:
+        if self._brisk:
             per_s = self.total.points / max(1e-3, time.monotonic() - self._started)
         return BURST_POINTS if per_s is None else max(1.0, min(BURST_POINTS, per_s / 2))
 
@@ -253,23 +250,26 @@ def bulk_load(
     progress: Callable[[int], None] = lambda _points: None,
     timeout: TimeoutPart = DEFAULTS,
     deadline: Deadline | None = None,
+    pace: PacePart = UNLIMITED,
+    total: Loaded | None = None,
 ) -> Loaded:
     """Store the points of ticks 0 <= tick < last_tick, or up to a deadline; each worker has streams of its own.
 
-    A worker mixes its streams so that batches arrive in the order of time, as from a real fleet. Otherwise as `store`.
+    A worker mixes its streams so that batches arrive in the order of time, as from a real fleet. Under a limit of
+    points the workers share one mix of all streams, whose first points are stored. Otherwise as `store`.
     """
-    workers = min(workers, world.spec.streams)
-    shares = [range(w, world.spec.streams, workers) for w in range(workers)]
-    mixed = [mixed_batches(world, streams, points=batch, first_tick=0, last_tick=last_tick) for streams in shares]
+    streams, workers = world.spec.streams, min(workers, world.spec.streams)
+    shares = [range(w, streams, workers) for w in range(workers)] if pace.limit is None else [range(streams)]
+    mixed = [mixed_batches(world, share, points=batch, first_tick=0, last_tick=last_tick) for share in shares]
     ended = mixed if deadline is None else [deadline.until(batches) for batches in mixed]
-    pieces = [batch_pieces(batches, schema, mode) for batches in ended]
-    pace = Pace(brisk=deadline is not None)
-    return store(pieces, target, schema, Limits(timeout, endpoint), progress=progress, pace=pace)
+    pieces: list[Iterator[Piece]] = [_pieces(batches, schema, mode, pace.limit) for batches in ended]
+    if pace.limit is not None:
+        pieces = [Shared(pieces[0])] * workers
+    brisk, limits = deadline is not None, Limits(timeout, endpoint)
+    return store(pieces, target, schema, limits, progress=progress, pace=pace, total=total, brisk=brisk)
 
 
-def batch_pieces(
-    batches: Iterator[Batch], schema: Schema, mode: WriteMode, limit: int | None = None
-) -> Iterator[Piece]:
+def _pieces(batches: Iterator[Batch], schema: Schema, mode: WriteMode, limit: int | None) -> Iterator[Piece]:
     """Yield batches, up to `limit` points, as pieces that a schema encodes."""
     left = float("inf") if limit is None else limit
     for batch in batches:
@@ -301,8 +301,9 @@ def store(
     limits: Limits,
     *,
     progress: Callable[[int], None] = lambda _points: None,
-    pace: Pace = UNLIMITED,
+    pace: PacePart = UNLIMITED,
     total: Loaded | None = None,
+    brisk: bool = False,
 ) -> Loaded:
     """Store all pieces with one worker per source; each is a thread with its own session.
 
@@ -314,7 +315,7 @@ def store(
     Broken
         If a session cannot be opened or a write fails: one line with the cause; or as the source raises it.
     """
-    load = _Load(progress, len(sources), pace, Loaded() if total is None else total)
+    load = _Load(progress, len(sources), pace, Loaded() if total is None else total, brisk=brisk)
     sessions = _connected(target, schema, limits, len(sources))
     pairs = zip(sessions, sources, strict=True)
     threads = [threading.Thread(target=load.work, args=pair, daemon=True) for pair in pairs]

@@ -1,8 +1,9 @@
-"""The load of a file or of a simulated world as a run of its own: what `tsbench load` does."""
+"""The first data of a run: those of a world, or the points of a file."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,152 +12,90 @@ from tsbench.encode.file_letters import Odd
 from tsbench.encode.line_grammar import parse, unescaped
 from tsbench.encode.point_files import Lines, good_part, not_a_line, opened
 from tsbench.errors import Broken
-from tsbench.model import Field, Measurement, OpError, Verdict
-from tsbench.run import assessment, cleanup, preparation
-from tsbench.run.assessment import Findings
-from tsbench.run.bulk_load import (
-    BURST_POINTS,
-    UNLIMITED,
-    Loaded,
-    Pace,
-    Piece,
-    Shared,
-    batch_pieces,
-    mixed_batches,
-    store,
-)
+from tsbench.model import Field, Measurement, OpError
+from tsbench.run import cleanup
+from tsbench.run.bulk_load import BURST_POINTS, Piece, Shared, bulk_load, store
 from tsbench.run.file_tables import Refused, Tables
-from tsbench.run.lifecycle import first_session, naming_death, real_parts, run_steps
-from tsbench.run.preparation import create, expect_plausible
-from tsbench.run.standing import Standing
-from tsbench.scenario.spec import FileSpec, RunSpec
+from tsbench.run.time_limits import Deadline
+from tsbench.scenario.spec import FileSpec
 from tsbench.text import short_path
+from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from tsbench.encode.line_grammar import ParsedLine
     from tsbench.model import WriteMode
-    from tsbench.results.rundir import RunDir
-    from tsbench.results.summary import Summary
-    from tsbench.run.lifecycle import Parts
-    from tsbench.run.phases import Phases, Progress
-    from tsbench.run.time_limits import LimitedSession, Limits
+    from tsbench.run.trial import Trial
     from tsbench.targets.base import Command, Schema
 
 
-def load(
-    spec: RunSpec | FileSpec,
-    results: Path,
-    progress: Progress,
-    *,
-    limit: int | None = None,
-    pace: Pace = UNLIMITED,
-) -> tuple[Summary, Standing]:
-    """Store the points of a specification on its server, and return the summary and the server.
-
-    The tables are made anew. `limit` is the largest number of points, `pace` how fast and how long to load. A world
-    that is stored whole is kept for campaigns (`Standing.record`), by this process if the server is one of tsbench's.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        With what is stored in its text.
-    UserMistake
-        If the file cannot be read or the server not be reached.
-    """
-    standing = Standing(results, stays=True)
-    parts = partial(real_parts, spec, standing=standing)
-    if isinstance(spec, RunSpec):
-        standing.share(spec, ())
-    summary = run_steps(spec, results, progress, _Steps(spec, limit, pace, standing), parts, standing)
-    standing.keep()
-    return summary, standing
+def store_world(trial: Trial) -> None:
+    """Store the first data of a world as [load] says; the specification then has the window that is stored."""
+    spec = trial.of_world
+    world, asked = spec.world_at(), spec.load
+    ticks = world.ticks(asked.window)
+    points, limit = world.count(None, 0, ticks), spec.pace.limit
+    trial.progress.phase("load", min(points, limit) if points and limit else limit or points)
+    deadline = None if asked.duration is None else Deadline(world, asked.duration / NS_PER_S)
+    bulk_load(
+        *(world, trial.parts.target, trial.parts.schema, trial.parts.server.endpoint),
+        last_tick=ticks,
+        workers=asked.workers,
+        batch=asked.batch,
+        mode=asked.mode,
+        progress=trial.progress.advance,
+        timeout=spec.timeout,
+        deadline=deadline,
+        pace=spec.pace,
+        total=trial.total,
+    )
+    if deadline is not None and deadline.end_ns is not None:
+        window = min(asked.window, deadline.end_ns - world.time_ns(0))
+        trial.write_spec(spec.model_copy(update={"load": asked.model_copy(update={"window": window})}))
 
 
-@dataclass(slots=True)
-class _Steps:
-    """The steps of a load, as a method section would list them."""
+def store_file(trial: Trial) -> None:
+    """Store the points of a file, and make the tables that it turns out to need."""
+    spec, schema, pace = trial.spec, trial.parts.schema, trial.spec.pace
+    assert isinstance(spec, FileSpec)  # noqa: S101 - the step asks
+    trial.progress.phase("load", pace.limit)
+    made = _Tables(spec, trial)
+    with opened(spec.file.name) as blocks:
+        batch, as_lines = spec.load.batch, schema.takes_lines and spec.file.unit_ns == 1
+        points = read_points(blocks, batch if as_lines else _block(batch), pace.limit, columns=not as_lines)
+        tables = Tables(schema.nulls, schema.kinds, spec.file.unit_ns)
+        source = FileSource(points, schema, spec.load.mode, batch, made.create, None if as_lines else tables)
+        if as_lines:
+            made.create_empty()
+        source.begin()
+        sources = [Shared(source)] * spec.load.workers
+        progress, total = trial.progress.advance, trial.total
+        try:
+            store(sources, trial.parts.target, schema, trial.limits, progress=progress, pace=pace, total=total)
+        finally:
+            made.note(source.measurements())
+    if not total.points:
+        raise Broken(f"no point was stored: '{spec.file.name}' has none, or --duration was over before")
 
-    spec: RunSpec | FileSpec
-    limit: int | None
-    pace: Pace
-    standing: Standing
-    total: Loaded = field(default_factory=Loaded)
 
-    def __call__(self, run: RunDir, parts: Parts, phases: Phases) -> Summary:
-        spec, schema = self.spec, parts.schema
-        phases.phase("start")
-        parts.server.start()
-        with naming_death(parts), first_session(run, spec, parts) as (session, limits):
-            try:
-                if isinstance(spec, RunSpec):
-                    measurements = self._of_world(spec, run, parts, phases, session, limits)
-                else:
-                    measurements = self._of_file(spec, run, parts, phases, session, limits)
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt(f"interrupted by the user; {self._left(run, in_flight=True)}") from None
-            except Broken as error:
-                raise Broken(f"{error}; {self._left(run)}") from error
-            phases.phase("settle")
-            limits.settle(session, schema, measurements)
-            stored = expect_plausible(session, schema, measurements, self.total.points)
-        figures = self.total.figures(workers=spec.load.workers, batch=spec.load.batch, mode=spec.load.mode)
-        heading = preparation.heading(run, spec, parts.target, schema)
-        heading |= dict.fromkeys(("loop", "users", "processes"))  # nobody drives a load
-        writes = Findings(checks={"writes": Verdict(True, "", {"acknowledged": self.total.points})})
-        summary = assessment.conclude(run, spec, {**heading, "load": figures}, writes, phases)
-        if isinstance(spec, RunSpec) and self.limit is None and self.pace.duration_s is None:
-            self.standing.end(run, figures, summary, stored=stored, needs=("writes",))
-        return summary
+@contextmanager
+def saying_what_is_left(trial: Trial) -> Iterator[None]:
+    """Add to an interrupt or an error what became of the points, and how to remove those that are stored."""
 
-    def _left(self, run: RunDir, *, in_flight: bool = False) -> str:
-        """Return what became of the points, and how to remove those that are stored."""
-        total = self.total
+    def left(*, in_flight: bool = False) -> str:
+        total = trial.total
         said = [f"{total.points:,} points were acknowledged", f"{total.refused:,} refused" if total.refused else ""]
         if total.unknown or in_flight:
             said.append(f"and {f'{total.unknown:,} ' if total.unknown else ''}more may be stored")
-        return f"{', '.join(filter(None, said))}; remove them with: tsbench cleanup {short_path(run.path)}"
+        return f"{', '.join(filter(None, said))}; remove them with: tsbench cleanup {short_path(trial.run.path)}"
 
-    def _of_world(
-        self, spec: RunSpec, run: RunDir, parts: Parts, phases: Phases, session: LimitedSession, limits: Limits
-    ) -> Sequence[Measurement]:
-        world = spec.world_at()
-        create(session, parts.schema, world, limits)
-        cleanup.note_made(run, spec, session)
-        ticks = world.ticks(spec.load.window)
-        points = world.count(None, 0, ticks)
-        phases.phase("load", min(points, self.limit) if points and self.limit else self.limit or points)
-        # In the order of `tsbench generate`, so that a world is the same points by either road.
-        batches = mixed_batches(world, range(world.spec.streams), points=spec.load.batch, first_tick=0, last_tick=ticks)
-        self._store(batch_pieces(batches, parts.schema, spec.load.mode, self.limit), parts, phases, limits)
-        return world.measurements
-
-    def _of_file(
-        self, spec: FileSpec, run: RunDir, parts: Parts, phases: Phases, session: LimitedSession, limits: Limits
-    ) -> Sequence[Measurement]:
-        phases.phase("load", self.limit)
-        made = _Tables(spec, run, session, parts, limits)
-        with opened(spec.file.name) as blocks:
-            batch, as_lines = spec.load.batch, parts.schema.takes_lines and spec.file.unit_ns == 1
-            points = read_points(blocks, batch if as_lines else _block(batch), self.limit, columns=not as_lines)
-            tables = Tables(parts.schema.nulls, parts.schema.kinds, spec.file.unit_ns)
-            source = FileSource(points, parts.schema, spec.load.mode, batch, made.create, None if as_lines else tables)
-            if as_lines:
-                made.create_empty()
-            source.begin()
-            try:
-                self._store(source, parts, phases, limits)
-            finally:
-                made.note(source.measurements())
-        if not self.total.points:
-            raise Broken(f"no point was stored: '{spec.file.name}' has none, or --duration was over before")
-        return source.measurements()
-
-    def _store(self, pieces: Iterator[Piece], parts: Parts, phases: Phases, limits: Limits) -> None:
-        sources = [Shared(pieces)] * self.spec.load.workers
-        store(sources, parts.target, parts.schema, limits, progress=phases.advance, pace=self.pace, total=self.total)
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted by the user; {left(in_flight=True)}") from None
+    except Broken as error:
+        raise Broken(f"{error}; {left()}") from error
 
 
 @dataclass(slots=True)
@@ -164,20 +103,17 @@ class _Tables:
     """Creates the tables that a file turns out to need, through a session of its own thread's."""
 
     spec: FileSpec
-    run: RunDir
-    session: LimitedSession
-    parts: Parts
-    limits: Limits
+    trial: Trial
     created: bool = False
 
     def create_empty(self) -> None:
         """Create what points need that carry their names and tags; drop what an earlier load left."""
-        self._run(self.parts.schema.create((), {}))
-        cleanup.note_made(self.run, self.spec, self.session)
+        self._run(self.trial.parts.schema.create((), {}))
+        self._note_made()
 
     def create(self, tables: Tables, new: Sequence[Measurement], first: int) -> None:
         """Create the tables of new measurements, and the series from number `first` on."""
-        schema, session = self.parts.schema, self.session
+        schema = self.trial.parts.schema
         if not self.created:
             empty = {tag: replace(codes, codes=codes.codes[:0], values=()) for tag, codes in tables.tags().items()}
             # All is compiled before anything is dropped: what cannot be created is refused here.
@@ -190,16 +126,18 @@ class _Tables:
             self._run(schema.extend(new, tables.tags(first), first))
         if new:
             self.note(tables.measurements)
-            cleanup.note_made(self.run, self.spec, session)
+            self._note_made()
 
     def note(self, measurements: Sequence[Measurement]) -> None:
         """Write the measurements into the specification, for whoever cleans up."""
-        self.spec = self.spec.with_measurements(measurements)
-        self.run.write_json("spec.json", self.spec.model_dump(mode="json", by_alias=True))
+        self.trial.write_spec(self.spec.with_measurements(measurements))
+
+    def _note_made(self) -> None:
+        cleanup.note_made(self.trial.run, self.trial.spec, self.trial.session)
 
     def _run(self, commands: Sequence[Command]) -> None:
-        with self.limits.step("create", "creating the tables") as timeout_s:
-            self.session.run(commands, timeout_s=timeout_s)
+        with self.trial.limits.step("create", "creating the tables") as timeout_s:
+            self.trial.session.run(commands, timeout_s=timeout_s)
 
 
 def _block(batch: int) -> int:

@@ -1,4 +1,4 @@
-"""The steps before the measured load: the manifest, empty tables, the first data, whether it is stored, a rehearsal."""
+"""What comes before the measured load: the manifest, empty tables, whether the first data is stored, a rehearsal."""
 
 from __future__ import annotations
 
@@ -20,18 +20,15 @@ from tsbench.errors import Broken
 from tsbench.model import OpError, Text
 from tsbench.results.manifest import ClockReading, Host, Manifest
 from tsbench.run import assessment, cleanup
-from tsbench.run.bulk_load import bulk_load
-from tsbench.run.time_limits import Deadline
 from tsbench.targets.base import Statement, Unsupported
 from tsbench.targets.registry import TARGETS
 from tsbench.units import NS_PER_S, format_time
 from tsbench.workload import WORLD_VERSION, queries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from tsbench.model import Measurement
-    from tsbench.results.figures import Load
     from tsbench.results.rundir import RunDir
     from tsbench.run.time_limits import Limits
     from tsbench.scenario.spec import Job, RunSpec
@@ -87,37 +84,6 @@ def create(session: Session, schema: Schema, world: World, limits: Limits) -> No
         session.run(schema.drop(world.measurements), timeout_s=timeout_s)
     with limits.step("create", "creating the tables") as timeout_s:
         session.run(made, timeout_s=timeout_s)
-
-
-def load(
-    spec: RunSpec, target: Target, schema: Schema, endpoint: str, progress: Callable[[int], None]
-) -> tuple[Load, RunSpec]:
-    """Store the first data as [load] says; return its figures, and the specification with the window that is stored.
-
-    Raises
-    ------
-    Broken
-        As `bulk_load`.
-    """
-    world, asked = spec.world_at(), spec.load
-    deadline = None if asked.duration is None else Deadline(world, asked.duration / NS_PER_S)
-    loaded = bulk_load(
-        world,
-        target,
-        schema,
-        endpoint,
-        last_tick=world.ticks(asked.window),
-        workers=asked.workers,
-        batch=asked.batch,
-        mode=asked.mode,
-        progress=progress,
-        timeout=spec.timeout,
-        deadline=deadline,
-    )
-    if deadline is not None and deadline.end_ns is not None:
-        window = min(asked.window, deadline.end_ns - world.time_ns(0))
-        spec = spec.model_copy(update={"load": asked.model_copy(update={"window": window})})
-    return loaded.figures(workers=asked.workers, batch=asked.batch, mode=asked.mode), spec
 
 
 def expect_plausible(

@@ -21,7 +21,7 @@ from tsbench.results.manifest import Manifest
 from tsbench.results.rundir import RunDir
 from tsbench.results.summary import Summary
 from tsbench.run.keeping import Kept, KeptServer, keeper_of
-from tsbench.scenario.spec import ROUND
+from tsbench.scenario.spec import MEASURE, ROUND
 from tsbench.servers import unprivileged
 from tsbench.servers.base import kill_processes, stop_and_delete
 from tsbench.servers.interrupts import Deferral
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tsbench.targets.base import Schema, Session
 
 OWN = {"id", "labels", "question", "drive", "op", "query", "event", "check", "gates", "block", "first_block"}
-OWN |= {"resolution_ns"}
+OWN |= {"resolution_ns", "steps", "pace"}
 """Parts of a specification in which runs with one load may differ."""
 
 
@@ -104,7 +104,10 @@ class Standing:
             self.close()
         self._key = load_key(spec)
         self._more = self._stays or any(load_key(other) == self._key for other in later)
-        return spec.model_copy(update={"first_block": self.data.next_block})
+        own = {"first_block": self.data.next_block}
+        return spec.model_copy(
+            update=own if self.data.loaded is None else own | {"steps": ("start", "adopt", *MEASURE)}
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tsbench import units
 from tsbench.scenario.file_keys import FileKeys
-from tsbench.scenario.spec import INTERNAL, QueryFilePart, RunSpec
+from tsbench.scenario.spec import INTERNAL, PacePart, QueryFilePart, RunSpec
 from tsbench.scenario.types import UNIT
 from tsbench.scenario.use_case import built_in_cases
 from tsbench.targets.registry import TARGETS
@@ -94,7 +94,8 @@ def _document(lists: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
     }
     properties = {**whole["properties"], **document["properties"], **tables}
     document["properties"] = {name: value for name, value in properties.items() if name not in INTERNAL}
-    del document["$defs"][QueryFilePart.__name__]
+    for internal in (QueryFilePart, PacePart):
+        del document["$defs"][internal.__name__]
     document["properties"]["op"] = {**document["properties"]["op"], "minItems": 1}
     document["required"] = [name for name in document["required"] if name not in INTERNAL] + ["op"]
     del document["properties"]["op"]["default"]

@@ -8,7 +8,7 @@ from collections import Counter
 from hashlib import sha256
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -66,7 +66,34 @@ class QueryFilePart(Part):
     count: Annotated[int, Field(ge=1)]
     burn_in: Annotated[int, Field(ge=0)] = 0
     """Number of queries that are asked before the measured ones."""
+    functions: bool = False
+    """Whether to make the functions first that the texts of another program call."""
+    checked: str = ""
+    """Path of these queries, each a line that was read and found whole; it ends with the command."""
     kinds: Annotated[tuple[str, ...], Field(strict=False)] = ()
+
+
+StepName = Literal["start", "create", "load", "adopt", "settle", "rehearse", "burn in", "cold", "drive", "check"]
+"""The steps of a run (`run.steps`)."""
+LOAD: tuple[StepName, ...] = ("start", "create", "load", "settle")
+LOAD_FILE: tuple[StepName, ...] = ("start", "load", "settle")
+ASK_FILE: tuple[StepName, ...] = ("start", "burn in", "drive")
+MEASURE: tuple[StepName, ...] = ("rehearse", "cold", "drive", "check")
+
+
+class PacePart(Part):
+    """How much to load, how fast and how long; None is no limit."""
+
+    limit: int | None = None
+    """Points at most."""
+    per_s: float | None = None
+    """Points per second over all workers."""
+    duration_s: float | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all points are stored."""
+        return self.limit is None and self.duration_s is None
 
 
 class Job(Part):
@@ -79,7 +106,9 @@ class Job(Part):
     labels: dict[str, str] = Field(default_factory=dict)
     world: Any = None
     """The simulated world, if the points are those of one."""
+    steps: Annotated[tuple[StepName, ...], Field(strict=False)] = (*LOAD, *MEASURE)
     load: LoadPart = LoadPart()
+    pace: PacePart = PacePart()
     drive: DrivePart = DrivePart()
     op: Annotated[tuple[Op, ...], Field(strict=False, max_length=LIMITS.ops)] = ()
     query_file: QueryFilePart | None = None
@@ -143,7 +172,6 @@ class FilePart(Part):
     """A file of points, and the measurements that it turned out to have: names of tags, own tags and fields."""
 
     name: str
-    limit: int | None = None
     unit_ns: int = 1
     """Length of the unit of its times."""
     tags: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = Field(default_factory=dict)
@@ -542,7 +570,8 @@ def world(use_case: str, **keys: Any) -> World:
     return World(WorldPart.model_validate(resolved({"use_case": use_case, **keys}, Path())).spec())
 
 
-INTERNAL = {"id", "scenario", "labels", "relative_start", "resolution_ns", "block", "first_block", "query_file"}
+INTERNAL = {"id", "scenario", "labels", "relative_start", "resolution_ns", "block", "first_block"}
+INTERNAL |= {"query_file", "steps", "pace"}
 """Fields of a RunSpec that files cannot set."""
 SCENARIO_KEYS = {"matrix", "name", "claim", "figure", "knee", "repeat", "reuse", "search", "short"}
 """Keys of a file that concern all cells."""

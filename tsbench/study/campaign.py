@@ -19,7 +19,7 @@ from tsbench.report.evidence import too_weak
 from tsbench.results.reading import keeps_tables
 from tsbench.results.rundir import ERRORS_FILE, RunDir, new_set
 from tsbench.results.summary import SERVER_DEATHS, Knee, SetSummary, Summary
-from tsbench.run.lifecycle import run_cell
+from tsbench.run.lifecycle import run_job
 from tsbench.run.phases import Quiet
 from tsbench.run.standing import Standing
 from tsbench.scenario.file import naming, scenario_file
@@ -198,7 +198,7 @@ def campaign(
                     if scenario.reuse:
                         cell = standing.share(cell, cells[number:])  # noqa: PLW2901 - in its place
                     with progress_of(f"{place} {cell.id}", left_s) as progress:
-                        done = run_cell(cell, results, progress, reached=reached, standing=standing)
+                        done = run_job(cell, results, progress, reached=reached, standing=standing)
                     reached = True
                     ran += 1
                 summaries.append(done)

@@ -2,7 +2,7 @@
 
 In Locust's own process the initial load, the sampling and the checks would hold up its event loop. That loop must be
 on time: its lateness is measured, it answers the web UI, and it handles the heartbeats between master and workers. So a
-separate process calls `lifecycle.run_cell`, as `tsbench run` does; at the step where that starts Locust, the helper
+separate process calls `lifecycle.run_job`, as `tsbench run` does; at the step where that starts Locust, the helper
 process sends `Ready` and waits until Locust reports that the test has ended.
 
 Both send lines of JSON, through the standard input and output of the helper process:
@@ -33,13 +33,15 @@ from tsbench.errors import Broken, UserMistake, one_line
 from tsbench.results.rundir import RunDir
 from tsbench.results.summary import Summary, Validity
 from tsbench.run import assessment
-from tsbench.run.lifecycle import Parts, PartsOf, real_parts, run_cell, salvage
+from tsbench.run.lifecycle import run_job, salvage
+from tsbench.run.trial import Parts, PartsOf, real_parts
 from tsbench.scenario.spec import RunSpec
 from tsbench.servers.children import Channel, Child, program, standard_pipes
 from tsbench.targets.registry import TARGETS
 
 if TYPE_CHECKING:
     from tsbench.measure.live import Now
+    from tsbench.scenario.spec import Job
     from tsbench.servers.base import Server
     from tsbench.servers.cgroup import Group
 
@@ -289,14 +291,14 @@ def carry_out(job: dict[str, Any], channel: Channel, parts_of: PartsOf | None = 
     of_target: PartsOf = parts_of or partial(real_parts, client=client)
     outside = LocustOutside(channel)
 
-    def driven_outside(spec: RunSpec, run: RunDir, group: Group | None) -> Parts:
+    def driven_outside(spec: Job, run: RunDir, group: Group | None) -> Parts:
         parts = of_target(spec, run, group)
         return replace(parts, drive=partial(outside.drive, parts.server))
 
     done: dict[str, Any] = {"state": "failed", "error": "", "summary": None, "users_mistake": False}
     run = RunDir(results / f"{spec.id}.partial")
     try:
-        summary = run_cell(spec, results, outside, driven_outside)
+        summary = run_job(spec, results, outside, driven_outside)
         run = RunDir(results / spec.id) if (results / spec.id).exists() else run
         status = run.status()
         done |= {"state": status.state, "error": status.error, "summary": summary.to_json()}
