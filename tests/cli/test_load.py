@@ -16,10 +16,11 @@ import zstandard
 
 from tests.cli.support import PROGRAMS, Command, complaint, nothing_left, says
 from tsbench.check.audit import count_stored
+from tsbench.check.comparison import canonical, forms_of
 from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
 from tsbench.cli.main import main
-from tsbench.model import Field, Measurement
+from tsbench.model import Field, Measurement, Stored
 from tsbench.results.ledger import read_ledgers
 from tsbench.results.rundir import find_runs
 from tsbench.results.summary import Summary
@@ -57,6 +58,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
         return name, f"{name}://{tmp_path / 'test.db'}"
     if name == "influxdb1":
         return name, request.getfixturevalue("influxdb_server")("1.8").endpoint
+    if name == "questdb":
+        return name, request.getfixturevalue("questdb_server").endpoint
     if name == "mariadb":
         return name, request.getfixturevalue("mysql_server")("mariadb").endpoint
     return name, request.getfixturevalue(f"{name}_endpoint")
@@ -321,7 +324,7 @@ def test_mistakes_are_one_line(
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("cpu,h=a v=1,v=2 2000000000", "line 1 is no line of points: it has the field 'v' twice"),
+        ("cpu,h=a v=1,v=2 2000000000", "line 1 is refused: it has the field 'v' twice"),
         (
             "cpu,h=a V=1,v=2 2000000000",
             "would have the column 'v' twice ('V' is the same name); rename the tag or field",
@@ -449,6 +452,34 @@ def test_times_are_in_the_unit_that_is_said_and_odd_ones_are_named(
         stored = connection.execute('SELECT "time" FROM cpu ORDER BY 1').fetchall()
     assert stored == [(time * unit_ns,), ((time + 1) * unit_ns,)]
     assert ("say --precision s" in capsys.readouterr().err) is (precision == "ns")
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["duckdb", *TARGETS[2:3], *TARGETS[4:], pytest.param("questdb", marks=pytest.mark.questdb)],
+    indirect=True,
+)
+def test_times_finer_than_the_database_s_are_refused_with_their_line_or_cut(
+    place: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, endpoint = place
+    times = [1_609_459_200_123_000_000, 1_609_459_200_987_654_321, 1_609_459_199_999_999_999, 1_609_459_201_000_000_000]
+    (tmp_path / "points").write_text("".join(f"cpu,h=a v={n}.5 {one}\n" for n, one in enumerate(times)))
+    words = [target, str(tmp_path / "points"), "--endpoint", endpoint, "--out", str(tmp_path / "r")]
+    assert main(["load", *words]) == 1
+    says(
+        complaint(capsys.readouterr().err), "line 2 is refused: the database has times to 1", "--round-times cuts them"
+    )
+    assert main(["load", *words, "--round-times"]) == 0
+    found = registry.get(target)
+    cpu, schema = Measurement("cpu", ("h",), (Field("v"),)), next(iter(found.schemas.values()))
+    with closing(found.connect(endpoint, schema)) as session:
+        asked = Stored(cpu, -(10**18), 2 * 10**18)
+        rows = session.query(schema.compile(asked), asked.columns)
+        session.run(schema.drop([cpu]))
+    time_at, value_at = rows.columns.index("time"), rows.columns.index("v")
+    stored = {row[value_at]: row[time_at] for row in canonical(rows, forms_of(asked))}
+    assert stored == {n + 0.5: one - one % found.resolution_ns for n, one in enumerate(times)}
 
 
 def test_a_time_that_is_out_of_range_in_its_unit_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -187,7 +187,7 @@ def test_the_measurements_of_lines_are_found_however_many_there_are():
 
 def test_a_tag_without_a_text_is_named(monkeypatch):
     text = protocol([["1", "2", "3"]] * 300).replace(b"host=h3", b"host3", 1)
-    assert "line 4 is no line of points" in both_ways(text, monkeypatch)
+    assert "line 4 is refused" in both_ways(text, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -205,4 +205,4 @@ def test_a_line_with_other_names_is_not_taken_for_the_first_ones(change, monkeyp
 
 def test_a_time_that_is_no_number_is_named(monkeypatch):
     text = protocol([["1", "2", "3"]] * 800).replace(b" 1000000000000000700\n", b" soon\n")
-    assert "line 701 is no line of points: its time is not a number" in both_ways(text, monkeypatch)
+    assert "line 701 is refused: its time is not a number" in both_ways(text, monkeypatch)

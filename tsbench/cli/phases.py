@@ -66,6 +66,9 @@ def load(
     batch: Annotated[int, typer.Option(min=1, max=1_000_000, help="Points per request.")] = 10_000,
     mode: Annotated[str, typer.Option(help="bulk, or multi: ordinary writes of many points.")] = "bulk",
     precision: Annotated[Literal["ns", "us", "ms", "s"], typer.Option(help="Unit of a file's times.")] = "ns",
+    round_times: Annotated[
+        bool, typer.Option("--round-times", help="Cut a file's times to the finest unit that the database has.")
+    ] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Points to load at most.")] = None,
     duration: Annotated[str | None, typer.Option(help="Time to load at most: 60s.")] = None,
     rate: Annotated[float | None, typer.Option(min=0.001, help="Points per second at most.")] = None,
@@ -76,7 +79,7 @@ def load(
 ) -> int:
     """Load a file of points, or a simulated world, into a running database, whose tables are made anew."""
     from tsbench.run.keeping import apart
-    from tsbench.scenario.spec import FileSpec, PacePart, RunSpec, explained
+    from tsbench.scenario.spec import PacePart
 
     given = given_options(context)
     _expect_one_source({"FILE": file, "--use-case": use_case, "--scenario": scenario}, given)
@@ -86,20 +89,17 @@ def load(
     how = {"workers": workers, "batch": batch, "mode": mode}
     about: dict[str, Any] = {"id": f"load-{target}", "scenario": f"load-{target}", "labels": {"target": target}}
     spec: RunSpec | FileSpec
-    try:
-        if scenario is not None:
-            changes = [f"load.{name}={value}" for name, value in how.items() if name in given]
-            spec = _of_scenario(scenario, only or [], place, [*(override or []), *changes]).model_copy(update=about)
+    if scenario is not None:
+        changes = [f"load.{name}={value}" for name, value in how.items() if name in given]
+        spec = _of_scenario(scenario, only or [], place, [*(override or []), *changes]).model_copy(update=about)
+    else:
+        about |= {"target": place, "timeout": limits_of(override), "load": how}
+        if use_case is None:
+            about["file"] = _points_of(file or "", precision, round_times=round_times)
         else:
-            about |= {"target": place, "timeout": limits_of(override), "load": how}
-            if use_case is None:
-                spec = FileSpec.model_validate({**about, "file": _points_of(file or "", precision)})
-            else:
-                world = world_of(use_case, scale, start, end, interval, seed, form, given)
-                how["window"] = world.pop("window")
-                spec = RunSpec.model_validate({**about, "world": world})
-    except ValidationError as error:
-        raise UserMistake(explained(error)) from None
+            about["world"] = world_of(use_case, scale, start, end, interval, seed, form, given)
+            how["window"] = about["world"].pop("window")
+        spec = _validated(about)
     _expect_wanted(spec, limit, yes=yes)
     seconds = None if duration is None else parsed("--duration", duration, _seconds)
     pace = PacePart(limit=limit, per_s=rate, duration_s=seconds)
@@ -150,8 +150,9 @@ def _expect_one_source(sources: Mapping[str, object], given: set[str]) -> None:
             "points of a file are as they are" if chosen == ["FILE"] else "scenario says it; change its key with --set"
         )
         raise UserMistake(f"--{min(of_world)} belongs to --use-case; the {says}")
-    if "precision" in given and chosen != ["FILE"]:
-        raise UserMistake("--precision belongs to a FILE; the points of a world have times in ns")
+    if (of_file := given & {"precision", "round_times"}) and chosen != ["FILE"]:
+        option = min(of_file).replace("_", "-")
+        raise UserMistake(f"--{option} belongs to a FILE; the points of a world have times in ns")
     if "only" in given and chosen != ["--scenario"]:
         raise UserMistake("--only belongs to --scenario")
 
@@ -174,7 +175,7 @@ _LIKELY_NS = range(315_532_800 * units.NS_PER_S, 4_102_444_800 * units.NS_PER_S)
 """Times from 1980 to 2100: others are more often in another unit than of such a year."""
 
 
-def _points_of(file: str, precision: str) -> FilePart:
+def _points_of(file: str, precision: str, *, round_times: bool) -> FilePart:
     """Return the part of a specification that names a file of points; refuse formats that are not read."""
     from tsbench.encode.point_files import expect_points
     from tsbench.scenario.spec import FilePart
@@ -184,7 +185,7 @@ def _points_of(file: str, precision: str) -> FilePart:
         likely = next((name for name, length_ns in units.UNITS_NS.items() if first * length_ns in _LIKELY_NS), None)
         shown = f"{first} {precision}" if likely is None else f"{first}; if it is in {likely}, say --precision {likely}"
         stderr.print(f"note: the first point is before 1980 or after 2100: its time is {shown}", highlight=False)
-    return FilePart(name=file, unit_ns=unit_ns)
+    return FilePart(name=file, unit_ns=unit_ns, round_times=round_times)
 
 
 def _loaded_line(summary: Summary) -> str:
@@ -229,7 +230,7 @@ def query(
     from tsbench.run import peer_queries
     from tsbench.run.asking import checked
     from tsbench.scenario.parts import ENDLESS
-    from tsbench.scenario.spec import ASK_FILE, FilePart, explained, spec_of
+    from tsbench.scenario.spec import ASK_FILE, FilePart
     from tsbench.scenario.validation import undrivable
     from tsbench.targets import registry
 
@@ -252,10 +253,7 @@ def query(
             about["file"] = FilePart(name=file)
         else:
             about |= {"world": queries.world, "load": {"window": queries.window_ns}}
-        try:
-            spec = spec_of(about)
-        except ValidationError as error:
-            raise UserMistake(explained(error)) from None
+        spec = _validated(about)
         results = new_set(out, name)
         with CellProgress(stderr, f"query {target}", unit="queries") as progress:
             summary = _asked(spec, results, progress)
@@ -424,6 +422,16 @@ def _seconds(text: str) -> float:
 
 
 # --- what the commands have in common ---------------------------------------------------------------------------------
+
+
+def _validated(about: Mapping[str, Any]) -> RunSpec | FileSpec:
+    """Return the specification of a run; raises UserMistake with the first key that is wrong."""
+    from tsbench.scenario.spec import explained, spec_of
+
+    try:
+        return spec_of(about)
+    except ValidationError as error:
+        raise UserMistake(explained(error)) from None
 
 
 def limits_of(changes: Sequence[str] | None) -> TimeoutPart:

@@ -278,10 +278,10 @@ def _is_whole(line: bytes, before: bytes) -> bool:
 # --- lines that are none ----------------------------------------------------------------------------------------------
 
 
-def not_a_line(lines: Lines, index: int, why: str) -> Broken:
+def refused_line(lines: Lines, index: int, why: str) -> Broken:
     """Return the error for line `index` of some lines."""
     text = shortened(printable(lines.split()[index].decode(errors="replace")), 80)
-    where = f"line {lines.first + index:,} is no line of points"
+    where = f"line {lines.first + index:,} is refused"
     return Broken(f"{where}: {why}: '{text}'; all lines before it are stored")
 
 
@@ -296,7 +296,7 @@ def good_part(lines: Lines) -> tuple[Lines, list[ParsedLine], Broken | None]:
         try:
             parsed.append(parse(line))
         except NotALine as why:
-            failure = not_a_line(lines, index, str(why))
+            failure = refused_line(lines, index, str(why))
             break
         kept.append(line)
     return Lines(b"".join(line + b"\n" for line in kept), len(kept), lines.first), parsed, failure

@@ -12,6 +12,7 @@ from tsbench.encode.line_grammar import MOST_TIME_NS, NotALine, is_skipped, kind
 from tsbench.encode.point_files import Lines
 from tsbench.model import Batch, Codes, Field, Kind, Measurement
 from tsbench.text import printable, shortened
+from tsbench.units import format_exact_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,10 +46,20 @@ class Tables:
     """Turns lines into batches, and collects the measurements, tags and series of a file on the way.
 
     The tags of the first measurement are those that all series share; others are a measurement's own. Points that lack
-    fields of the kinds `nulls` stay among the others of their measurement.
+    fields of the kinds `nulls` stay among the others of their measurement. Times are in units of `unit_ns`; those that
+    are no multiple of `step_ns` are refused, or cut to one if it `rounds`.
     """
 
-    def __init__(self, nulls: frozenset[Kind], kinds: frozenset[Kind] = frozenset(Kind), unit_ns: int = 1) -> None:
+    def __init__(
+        self,
+        nulls: frozenset[Kind],
+        kinds: frozenset[Kind] = frozenset(Kind),
+        unit_ns: int = 1,
+        step_ns: int = 1,
+        *,
+        rounds: bool = False,
+    ) -> None:
+        self._step_ns, self._rounds = step_ns, rounds
         self.shared: tuple[str, ...] = ()
         self.series: dict[tuple[str, ...], int] = {}
         self._of_head: dict[bytes, tuple[str, int]] = {}
@@ -86,6 +97,9 @@ class Tables:
             self._note_fields(table.name, table.fields, int(table.rows[0]))
             if len(late := np.flatnonzero(np.abs(table.time_ns) > MOST_TIME_NS // self._unit_ns)):
                 raise Refused(int(table.rows[late[0]]), "its time is out of range")
+            if not self._rounds and len(fine := np.flatnonzero(table.time_ns * self._unit_ns % self._step_ns)):
+                unit = format_exact_duration(self._step_ns)
+                raise Refused(int(table.rows[fine[0]]), f"the database has times to {unit}; --round-times cuts them")
         return [self._batch(one, series[one.rows]) for table in points.tables for one in _apart(table, self._nulls)]
 
     def _by_lines(self, lines: Lines) -> Points:
@@ -190,7 +204,10 @@ class Tables:
             part = known.parts[key] = replace(known.measurement, fields=(*fields,))
         if known.tags is None:
             known.tags = self._all_tags(known)
-        return Batch(part, 0, 0, table.time_ns * self._unit_ns, series, known.tags, table.columns)
+        times_ns = table.time_ns * self._unit_ns
+        if self._rounds:
+            times_ns -= times_ns % self._step_ns
+        return Batch(part, 0, 0, times_ns, series, known.tags, table.columns)
 
     def _all_tags(self, known: _Known) -> Mapping[str, Codes]:
         """Return the tags of every series so far, as a batch of the measurement has them."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tsbench.encode.file_columns import Points, outline, read_points
 from tsbench.encode.file_letters import Odd
 from tsbench.encode.line_grammar import parse, unescaped
-from tsbench.encode.point_files import Lines, good_part, not_a_line, opened
+from tsbench.encode.point_files import Lines, good_part, refused_line, opened
 from tsbench.errors import Broken
 from tsbench.model import Field, Measurement, OpError
 from tsbench.run import cleanup
@@ -64,7 +64,8 @@ def store_file(trial: Trial) -> None:
     with opened(spec.file.name) as blocks:
         batch, as_lines = spec.load.batch, schema.takes_lines and spec.file.unit_ns == 1
         points = read_points(blocks, batch if as_lines else _block(batch), pace.limit, columns=not as_lines)
-        tables = Tables(schema.nulls, schema.kinds, spec.file.unit_ns)
+        step_ns = trial.parts.target.resolution_ns
+        tables = Tables(schema.nulls, schema.kinds, spec.file.unit_ns, step_ns, rounds=spec.file.round_times)
         source = FileSource(points, schema, spec.load.mode, batch, made.create, None if as_lines else tables)
         if as_lines:
             made.create_empty()
@@ -235,7 +236,7 @@ class FileSource:
         except Refused as refused:
             if isinstance(lines, Points):
                 return self._parsed(tables, lines.as_lines())
-            self._failure = not_a_line(lines, refused.index, refused.why)
+            self._failure = refused_line(lines, refused.index, refused.why)
             return self._parsed(tables, lines.until(refused.index)) if refused.index else []
         new = [m for m in tables.measurements if m.name not in self._made]
         if new or len(tables.series) > self._made_series:

@@ -174,6 +174,8 @@ class FilePart(Part):
     name: str
     unit_ns: int = 1
     """Length of the unit of its times."""
+    round_times: bool = False
+    """Whether times are cut to the finest unit that the database has."""
     tags: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = Field(default_factory=dict)
     fields: dict[str, dict[str, Kind]] = Field(default_factory=dict)
 
