@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tsbench.encode.file_columns import Points, outline, read_points
 from tsbench.encode.file_letters import Odd
 from tsbench.encode.line_grammar import parse, unescaped
-from tsbench.encode.point_files import Lines, good_part, refused_line, opened
+from tsbench.encode.point_files import Lines, good_part, opened, refused_line
 from tsbench.errors import Broken
 from tsbench.model import Field, Measurement, OpError
 from tsbench.run import cleanup

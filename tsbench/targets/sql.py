@@ -230,7 +230,7 @@ class SqlText(ABC):
     newest_first = 'x."time" DESC'
     """The order in which a series' rows `x` are looked up."""
     numbers_rows = False
-    """Whether first and last values come of rows that are numbered in time, for lack of an aggregate."""
+    """Whether first and last values and percentiles come of numbered rows, for lack of aggregates."""
     tag_table = "t"
     """Alias of the table with the tags of a row: `t` joins `tags`; `m` if each row has its tags itself."""
 
@@ -390,7 +390,7 @@ class SqlText(ABC):
     def aggregated(self, query: Aggregated) -> str:
         """Return the text for aggregates; by the key alone they are those of rows of one `tags_id`."""
         by = [f"{self.tag_table}.{quoted(tag)}" for tag in query.by]
-        if self.numbers_rows and {how for how, _ in query.values} & {"first", "last"}:
+        if self.numbers_rows and any(how not in _FUNCTION for how, _ in query.values):
             return self._of_numbered_rows(query, by)
         if self.tag_table == "t" and query.by == (query.measurement.key,) and query.bucket_ns is not None:
             return self._by_series(query, query.bucket_ns)
@@ -420,7 +420,10 @@ class SqlText(ABC):
         return [" ".join([*self.grouping(query), order])] if groups else []
 
     def _of_numbered_rows(self, query: Aggregated, by: Sequence[str]) -> str:
-        """Return the text for aggregates, of which a first or last value is that of row number 1 of its group."""
+        """Return the text for aggregates: a first or last value is that of row number 1 of its group.
+
+        A percentile is the sum of the two rows nearest to its place, each weighed by how near it is.
+        """
         kinds = {field.name: field.kind for field in query.measurement.fields}
         source, where = self._source(query)
         groups = [*([] if query.bucket_ns is None else [self.bucket(_TIME, query.bucket_ns)]), *by]
@@ -429,16 +432,25 @@ class SqlText(ABC):
         rows = [f"{group} AS {quoted(name)}" for group, name in zip(groups, names, strict=True)]
         rows += [f"m.{quoted(name)}" for name in query.fields]
         columns = [f"m.{quoted(name)}" for name in names]
-        for i, ((how, name), alias) in enumerate(zip(query.values, query.value_names, strict=True)):
-            value = f"m.{quoted(name)}"
-            if how in {"first", "last"}:
-                order = f"{value} IS NULL, {_TIME}{' DESC' * (how == 'last')}"
-                number = quoted(f"row {i}")
-                rows.append(f"row_number() OVER ({parts}ORDER BY {order}) AS {number}")
-                value = f"max(CASE WHEN m.{number} = 1 THEN {value} END)"
-            else:
+        numbers: dict[str, str] = {}
+
+        def numbered(window: str) -> str:
+            return f"m.{numbers.setdefault(window, quoted(f'number {len(numbers)}'))}"
+
+        for (how, name), alias in zip(query.values, query.value_names, strict=True):
+            value, share = f"m.{quoted(name)}", share_of(how)
+            if how in _FUNCTION:
                 value = self._value(how, value, kinds[name])
+            else:
+                order = value if share is not None else f"{_TIME}{' DESC' * (how == 'last')}"
+                row = numbered(f"row_number() OVER ({parts}ORDER BY {value} IS NULL, {order})")
+                if share is None:
+                    value = f"max(CASE WHEN {row} = 1 THEN {value} END)"
+                else:
+                    away = f"abs({row} - 1 - ({numbered(f'count({value}) OVER ({parts.rstrip()})')} - 1) * {share})"
+                    value = f"sum(CASE WHEN {away} < 1 THEN {value} * (1e0 - {away}) END)"
             columns.append(f"{value} AS {quoted(alias)}")
+        rows += [f"{window} AS {number}" for window, number in numbers.items()]
         inner = f"  SELECT {', '.join(rows)}\n  {source}\n  {where}"
         return "\n".join([f"SELECT {', '.join(columns)}\nFROM (\n{inner}\n) m", *self._by_places(query)])
 

@@ -99,10 +99,6 @@ def form_of(query: Query) -> type | str:
     return "where" if isinstance(query, Raw | Aggregated) and query.where else type(query)
 
 
-NO_PERCENTILES = ("percentiles", "percentiles of series")
-"""Kinds of query that a database refuses which has no percentiles that are interpolated."""
-
-
 class ContractBase:
     name: str
     wrong_endpoints: tuple[str, ...] = ("nonsense", "http://127.0.0.1:1/x")

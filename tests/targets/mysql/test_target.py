@@ -10,7 +10,6 @@ from tests.targets.mysql.support import bare, new_database
 from tsbench.targets.mysql.schemas import SCHEMAS
 from tsbench.testing import data
 from tsbench.testing.contract import TargetContract
-from tsbench.testing.contract_base import NO_PERCENTILES
 from tsbench.testing.data import START_NS, S
 
 if TYPE_CHECKING:
@@ -27,8 +26,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Contract(TargetContract):
-    unsupported = dict.fromkeys((schema.name for schema in SCHEMAS), NO_PERCENTILES)
-
     @pytest.fixture
     def url(self, mysql_server: Callable[[str], MariadbServer | MysqlServer]) -> Iterator[str]:
         with new_database(mysql_server(self.name).endpoint) as url:

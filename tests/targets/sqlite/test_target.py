@@ -15,7 +15,6 @@ from tsbench.targets.sqlite import TARGET
 from tsbench.targets.sqlite.schemas import WAL
 from tsbench.testing import data
 from tsbench.testing.contract import TargetContract
-from tsbench.testing.contract_base import NO_PERCENTILES
 from tsbench.testing.data import CPU, START_NS, S
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 class TestSqlite(TargetContract):
     name = "sqlite"
-    unsupported = dict.fromkeys(TARGET.schemas, NO_PERCENTILES)
     wrong_endpoints = ("nonsense", "sqlite://relative.db", "sqlite:///no/such/directory/x.db")
 
     @pytest.fixture
