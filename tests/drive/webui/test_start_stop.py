@@ -37,7 +37,7 @@ LARGE = {"scale": "400", "load_window": "24h"}
         ("warmup", "-1s", "--warmup: '-1s' is not a duration"),
         ("warmup", "steady", "--warmup: 'steady' is for scenarios, whose number of users is constant; give a duration"),
         ("schema", "<b>", "--schema <b>: sqlite has wal, clustered"),
-        ("endpoint", "foo://x", "endpoint: foo://x was not given at the start; the form takes the endpoints of the"),
+        ("endpoint", "foo://x", "endpoint: foo://x was not given at the start; the form takes what the command line"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_at_start_and_the_form_says_why(
@@ -50,6 +50,28 @@ def test_a_value_that_cannot_be_used_is_refused_at_start_and_the_form_says_why(
     assert one.get("/stats/requests").json()["state"] == "ready"  # its page shows the form
     assert reason in one.log()
     assert "Traceback" not in one.log()
+
+
+@pytest.mark.slow
+def test_the_form_offers_the_use_cases_of_the_start_and_takes_no_other(
+    served: Callable[..., Served], tmp_path: Path
+) -> None:
+    fields = '[{ name = "pump", fields.temp = { walk = 1 } }]'
+    pumps = f'about = "pumps"\ntags.pump = {{ number = "p-{{:02}}" }}\nmeasurement = {fields}\n'
+    (tmp_path / "pumps.toml").write_text(pumps)
+    locust = served("--use-case", "pumps.toml", "--use-case", "devops")
+    page = locust.get("/").text
+    assert all(name in page for name in ("pumps.toml", "devops", "as the user classes say"))
+    for stranger in ("iot", "/etc/passwd", "../pumps.toml"):
+        assert f"use_case: {stranger} was not given at the start" in locust.refusal(use_case=stranger)
+    asked = "'single-groupby-1-1-1'"
+    assert asked in locust.refusal(use_case="pumps.toml")  # which the data cannot be asked
+    locust.start(2, use_case="devops", scale="4", load_window="2h")
+    wait_until(lambda: locust.rows("writes"), "writes")
+    locust.post("/stop")
+    wait_until(lambda: locust.get("/tsbench/report").status == 200, "the report")
+    (spec,) = tmp_path.glob("results/*/*/spec.json")
+    assert json.loads(spec.read_text())["world"]["use_case"] == "devops"
 
 
 def shares_of(locust: Served) -> list[float]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from locust.env import Environment
 
     from tsbench.drive.bare.helper import Ended
+    from tsbench.drive.bare.options import AtStart
     from tsbench.drive.load_process import LoadProcess
     from tsbench.drive.webui.page import WebPage
 
@@ -48,7 +49,7 @@ REPORT_EVERY_S = 10.0
 class StandaloneTest:
     """The test that is running, or is being prepared or checked; one at a time."""
 
-    def __init__(self, environment: Environment, endpoints: Collection[str]) -> None:
+    def __init__(self, environment: Environment, known: AtStart) -> None:
         self.coordinator = Coordinator(environment, lambda _environment: self.plan())
         self.coordinator.began.append(self._begin_encoding)
         self.coordinator.running.append(self._start_timer)
@@ -58,7 +59,7 @@ class StandaloneTest:
         self.run_time_s: float | None = None
         """Time from a test's first user to its end; None: until it is stopped."""
         self._timer: gevent.Greenlet | None = None
-        self._environment, self._endpoints = environment, endpoints
+        self._environment, self._known = environment, known
         self._helper: HelperProcess | None = None
         self._prepared: RunPlan | None = None
         self._checks: gevent.Greenlet | None = None
@@ -80,7 +81,7 @@ class StandaloneTest:
         """
         try:
             asked = with_form(options.given(self._environment), form)
-            spec_of(self._environment, asked, options.endpoint_of(asked, self._endpoints), picked)
+            spec_of(self._environment, asked, self._known, picked)
         except (UserMistake, Broken) as error:
             return str(error)
         return ""
@@ -111,8 +112,7 @@ class StandaloneTest:
             before.stop("the test was stopped before it began", interrupted=True)
         environment = self._environment
         asked = options.given(environment)
-        endpoint = options.endpoint_of(asked, self._endpoints)
-        spec = spec_of(environment, asked, endpoint)
+        spec = spec_of(environment, asked, self._known)
         if (
             asked.headless
             and environment.shape_class is None

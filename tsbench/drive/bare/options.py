@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Action, ArgumentError, ArgumentParser, Namespace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tsbench.drive.user import TimeSeriesUser
@@ -13,14 +14,22 @@ from tsbench.targets import credentials, registry
 from tsbench.text import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from locust.argument_parser import LocustArgumentParser
     from locust.env import Environment
 
 
-STARTED = "a server that tsbench starts"
-"""The choice of the start form that is no endpoint."""
+STARTED, OWN = "a server that tsbench starts", "as the user classes say"
+"""The choices of the start form that are no endpoint, and no use case."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtStart:
+    """What was given at the start, which is all that tests may use: a page names no server and no file of its own."""
+
+    endpoints: tuple[str, ...]
+    use_cases: tuple[str, ...]
 
 
 class _Offered(list[str]):
@@ -56,8 +65,11 @@ def add_options(parser: LocustArgumentParser) -> None:
     kinds: dict[str, Any] = {"choices": schemas} if schemas else {}
     unset = "" if schemas else "; empty: the target's first"
     where = "URL of a server that runs; given several times, all are offered in the start form"
-    servers = _Offered([*_at_start(), STARTED])
+    servers = _Offered([*_values("--endpoint", "TSBENCH_ENDPOINT"), STARTED])
+    cases = _Offered([*_values("--use-case", "TSBENCH_USE_CASE"), OWN])
+    data = "data of `tsbench list use-cases`, or a file; given several times, all are offered in the start form"
     add("--endpoint", env_var="TSBENCH_ENDPOINT", action=_First, default=STARTED, choices=servers, help=where)
+    add("--use-case", env_var="TSBENCH_USE_CASE", action=_First, default=OWN, choices=cases, help=data)
     add("--schema", env_var="TSBENCH_SCHEMA", default=first, help=f"layout of the data{unset}", **kinds)
     add("--scale", type=int, env_var="TSBENCH_SCALE", default=SCALE, help="hosts or devices that report")
     add("--seed", type=int, env_var="TSBENCH_SEED", default=1, help="the same seed gives the same data")
@@ -73,8 +85,8 @@ def given(environment: Environment) -> Namespace:
     return environment.parsed_options or Namespace()
 
 
-def offered(environment: Environment) -> tuple[str, ...]:
-    """Return the endpoints of the command line and the environment, the only ones that tests may use.
+def at_start(environment: Environment) -> AtStart:
+    """Return the endpoints and use cases of the command line and the environment.
 
     Raises
     ------
@@ -82,18 +94,33 @@ def offered(environment: Environment) -> tuple[str, ...]:
         If one holds a secret; it is removed from the options, which are shown and sent.
     """
     asked = given(environment)
-    known = dict.fromkeys((*_at_start(), getattr(asked, "endpoint", ""), getattr(asked, "host", "") or ""))
-    endpoints = tuple(one for one in known if one not in {"", STARTED})
+    of_line = *_values("--endpoint", "TSBENCH_ENDPOINT"), getattr(asked, "endpoint", ""), getattr(asked, "host", "")
+    endpoints = tuple(one for one in dict.fromkeys(of_line) if one and one != STARTED)
+    cases = *_values("--use-case", "TSBENCH_USE_CASE"), getattr(asked, "use_case", OWN)
     try:
         for endpoint in endpoints:
             credentials.refuse_secrets(endpoint, "--endpoint")
     except UserMistake:
         asked.endpoint, asked.host, environment.host = "", None, None
         raise
-    return endpoints
+    return AtStart(endpoints, tuple(one for one in dict.fromkeys(cases) if one != OWN))
 
 
-def endpoint_of(asked: Namespace, known: Collection[str]) -> str:
+def use_case_of(asked: Namespace, known: AtStart) -> str:
+    """Return the use case of a test with these options, "" for that of its user classes.
+
+    Raises
+    ------
+    UserMistake
+        If it is none of those that were given at the start.
+    """
+    use_case: str = getattr(asked, "use_case", OWN)
+    if use_case != OWN and use_case not in known.use_cases:
+        raise UserMistake(f"use_case: {shortened(use_case, 200)} {_NOT_AT_START} --use-case there")
+    return "" if use_case == OWN else use_case
+
+
+def endpoint_of(asked: Namespace, known: AtStart) -> str:
     """Return the endpoint of a test with these options; "" for a server that tsbench starts.
 
     Raises
@@ -102,22 +129,25 @@ def endpoint_of(asked: Namespace, known: Collection[str]) -> str:
         If it holds a secret, or is none of those that were given at the start.
     """
     endpoint = (asked.endpoint if asked.endpoint != STARTED else "") or asked.host or ""
-    if endpoint and endpoint not in known:
+    if endpoint and endpoint not in known.endpoints:
         credentials.refuse_secrets(endpoint, "--endpoint")
-        text = "was not given at the start; the form takes the endpoints of the command line: add --endpoint there"
-        raise UserMistake(f"endpoint: {shortened(credentials.without_login(endpoint), 200)} {text}")
+        shown = shortened(credentials.without_login(endpoint), 200)
+        raise UserMistake(f"endpoint: {shown} {_NOT_AT_START} --endpoint there")
     return endpoint
 
 
-def _at_start() -> tuple[str, ...]:
-    """Return the values of each --endpoint of the command line, or that of TSBENCH_ENDPOINT."""
+_NOT_AT_START = "was not given at the start; the form takes what the command line names: add"
+
+
+def _values(option: str, variable: str) -> tuple[str, ...]:
+    """Return all values of an option on the command line, or that of its environment variable."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--endpoint", action="append", default=[])
+    parser.add_argument(option, action="append", default=[], dest="values")
     try:
-        endpoints = parser.parse_known_args()[0].endpoint
+        values = parser.parse_known_args()[0].values
     except ArgumentError:  # a value is missing, which Locust says
         return ()
-    return tuple(endpoints or filter(None, [os.environ.get("TSBENCH_ENDPOINT", "")]))
+    return tuple(values or filter(None, [os.environ.get(variable, "")]))
 
 
 def _schemas() -> tuple[list[str], str]:

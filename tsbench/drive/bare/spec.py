@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from tsbench.check.own_texts import expect_gold
+from tsbench.drive.bare import options
 from tsbench.drive.bare.asked_queries import asked_queries
 from tsbench.drive.bare.options import LOAD_WINDOW, SCALE
 from tsbench.drive.user import TimeSeriesUser
@@ -31,13 +32,14 @@ if TYPE_CHECKING:
 
     from locust.env import Environment
 
+    from tsbench.drive.bare.options import AtStart
     from tsbench.targets.target import Target
 
 PLACE = "options"
 OPTIONS = {
     "world.scale": "--scale",
     "world.seed": "--seed",
-    "world.use_case": "use_case of the user class",
+    "world.use_case": "--use-case, or use_case of the user class",
     "load.window": "--load-window",
     "drive.warmup": "--warmup",
     "drive.users": "--users",
@@ -55,9 +57,9 @@ NUMBERS = {"scale": int, "seed": int, "user_count": int}
 
 
 def spec_of(
-    environment: Environment, given: Namespace, endpoint: str, picked: Collection[str] | None = None
+    environment: Environment, given: Namespace, known: AtStart, picked: Collection[str] | None = None
 ) -> RunSpec:
-    """Return the specification of a run with these options; `endpoint` is "" for a server that tsbench starts.
+    """Return the specification of a run with these options, whose endpoint and use case were `known` at the start.
 
     `picked` are the names of the user classes that --class-picker will use, if not the current ones.
 
@@ -66,6 +68,7 @@ def spec_of(
     UserMistake
         If an option cannot be used, or the tasks' queries do not fit the data: one line that names the option.
     """
+    endpoint, use_case = options.endpoint_of(given, known), options.use_case_of(given, known)
     classes = [c for c in _user_classes(environment, picked) if issubclass(c, TimeSeriesUser)]
     names = {c.target for c in classes}
     if len(names) != 1:
@@ -80,7 +83,7 @@ def spec_of(
     if not endpoint and not target.startable:
         raise UserMistake(f"tsbench cannot start {target.name}; give --endpoint URL or set TSBENCH_ENDPOINT")
     try:
-        spec = RunSpec.model_validate(_document(given, classes[0], target, schema, endpoint))
+        spec = RunSpec.model_validate(_document(given, classes[0], target, schema, endpoint, use_case))
         check_spec(spec, PLACE)
         expect_gold(spec)
         _expect_answerable(spec, environment, classes)
@@ -96,13 +99,15 @@ def _user_classes(environment: Environment, picked: Collection[str] | None) -> I
     return [known[name] for name in picked if name in known] if picked else environment.user_classes
 
 
-def _document(given: Namespace, user: type[TimeSeriesUser], target: Target, schema: str, endpoint: str) -> object:
+def _document(
+    given: Namespace, user: type[TimeSeriesUser], target: Target, schema: str, endpoint: str, use_case: str
+) -> object:
     users = given.num_users
     return {
         "id": f"{target.name}-{schema}",
         "scenario": "locust",
         "question": "A test from Locust",
-        **_data_of(given, user),
+        **(_data_of(given, use_case, Path()) if use_case else _data_of(given, user.use_case, _home_of(user))),
         "drive": {"users": 1 if users is None else users, "warmup": given.warmup},
         "block": user.block_points,
         "resolution_ns": target.resolution_ns,
@@ -111,17 +116,17 @@ def _document(given: Namespace, user: type[TimeSeriesUser], target: Target, sche
     }
 
 
-def _data_of(given: Namespace, user: type[TimeSeriesUser]) -> dict[str, Any]:
-    """Return [world] and [load]; of a recording with its own scale, and 80 % of its points loaded."""
-    world = {"use_case": user.use_case, "seed": given.seed}
-    if not is_recorded(user.use_case, _home_of(user)):
-        return {
-            "world": resolved({**world, "scale": given.scale}, _home_of(user)),
-            "load": {"window": given.load_window},
-        }
+def _data_of(given: Namespace, use_case: str, place: Path) -> dict[str, Any]:
+    """Return [world] and [load] about a use case, a file of which is looked for in `place`.
+
+    A recording has its own scale, and 80 % of its points are loaded.
+    """
+    world = {"use_case": use_case, "seed": given.seed}
+    if not is_recorded(use_case, place):
+        return {"world": resolved({**world, "scale": given.scale}, place), "load": {"window": given.load_window}}
     scale = {} if given.scale == SCALE else {"scale": given.scale}
     load = {"share": 0.8} if given.load_window == LOAD_WINDOW else {"window": given.load_window}
-    data = {"world": resolved({**world, **scale}, _home_of(user)), "load": load}
+    data = {"world": resolved({**world, **scale}, place), "load": load}
     return {**data, "load": loaded_share(data)}
 
 

@@ -52,11 +52,11 @@ def standalone() -> None:
 
 def _init(environment: Environment, **_: Any) -> None:
     with exit_at_mistake():
-        endpoints = options.offered(environment)
+        known = options.at_start(environment)
         _expect_drivable(environment)
         if not isinstance(environment.runner, WorkerRunner):
             expect_packages()
-    test = StandaloneTest(environment, endpoints)
+    test = StandaloneTest(environment, known)
     coordinator = test.coordinator
     if isinstance(environment.runner, MasterRunner) and environment.web_ui is None:
         forked_workers.expect_alive(lambda: coordinator.needs_no_workers)
