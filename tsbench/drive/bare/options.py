@@ -26,7 +26,7 @@ STARTED, OWN = "a server that tsbench starts", "as the user classes say"
 
 @dataclass(frozen=True, slots=True)
 class AtStart:
-    """What was given at the start, which is all that tests may use: a page names no server and no file of its own."""
+    """Endpoints and use cases of the start, the only ones that tests may use: a page names no server and no file."""
 
     endpoints: tuple[str, ...]
     use_cases: tuple[str, ...]
