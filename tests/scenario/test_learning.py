@@ -120,7 +120,7 @@ def test_a_file_is_learned_written_and_run(name: str, tmp_path: Path, capsys: py
         path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
     own = tmp_path / "own.toml"
     assert main(["learn", str(path), "--out", str(own)]) == 0, capsys.readouterr().err
-    says(capsys.readouterr().err, "recorded -> simulated", "scale = 6")
+    says(capsys.readouterr().err, "gap, s", "recorded", "simulated", 'scale = 6, interval = "15m"')
     read_use_case(own)
     assert main(["learn", str(path), "--out", str(own)]) == 2
     says(complaint(capsys.readouterr().err), "exists", "--force")
@@ -207,6 +207,36 @@ def test_forms_of_files_are_understood(head: str, form: str, series: int, interv
     learned = of_text(tmp_path, head + rows(form), key="device" if ",device," in head else None)
     fields(learned)
     assert (learned.series, learned.interval_ns / 10**9) == (series, interval_s)
+
+
+@pytest.mark.parametrize(
+    ("gaps_s", "world", "jitter_s"),
+    [
+        (lambda draw: np.full(1_000, 10.0), 'interval = "10s"', None),
+        (lambda draw: np.where(draw.random(1_000) < 0.2, 20.0, 10.0), 'interval = "10s", missing = 0.1', None),
+        (lambda draw: 10 + np.diff(draw.uniform(0, 3, 1_001)), 'interval = "10s"', 3.0),
+        (lambda draw: draw.exponential(10, 1_000), 'interval = "', 10.0),
+    ],
+    ids=["a clock", "with gaps", "late by up to 3 s", "at random"],
+)
+def test_when_points_come_is_simulated(gaps_s: Any, world: str, jitter_s: float | None) -> None:
+    draw = np.random.default_rng(1)
+    times = [
+        np.datetime64("2026-01-01", "ms") + (gaps_s(draw).cumsum() * 1e3).astype("timedelta64[ms]") for _ in "abcd"
+    ]
+    frame = pl.DataFrame(
+        {"ts": np.concatenate(times), "key": np.repeat([*"abcd"], 1_000), "v": draw.normal(5, 1, 4_000).round(2)}
+    )
+    learned = learn("x", recording(frame, key="key"))
+    recorded, simulated = learned.gaps
+    assert world in learned.world
+    assert ("missing" in world) == ("missing" in learned.world)
+    part = UseCaseFile.model_validate(tomllib.loads(learned.text), context="file").measurement[0]
+    assert part.jitter / 1e9 == pytest.approx(jitter_s or 0, rel=0.1)
+    if jitter_s is not None:
+        assert simulated.mean == pytest.approx(recorded.mean, rel=0.05)
+        assert 0.4 < simulated.sd / recorded.sd < 1.2
+        assert simulated.nbytes == pytest.approx(recorded.nbytes, rel=0.5)
 
 
 def test_decimal_commas_zones_and_doubled_hours(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def learn(
     if len(given.frame) + given.dropped == rows:
         notes.append(f"the first {rows:,} rows were read; --rows reads more")
     if out is not None:
-        notes.append(f"{out}: world = {{ use_case = '{out.name}', scale = {learned.series} }}")
+        notes.append(f'{out}: world = {{ use_case = "{out.name}", {learned.world} }}')
     for note in notes:
         stderr.print(note, markup=False, highlight=False, soft_wrap=True)
 
@@ -146,13 +146,14 @@ def expect_writable(out: Path | None, *, force: bool) -> None:
 
 def _fidelity(learned: Learned) -> Table:
     """Return a table of what was recorded beside what the use case simulates."""
-    table = Table(box=None, header_style="bold", pad_edge=False, title="recorded -> simulated", title_justify="left")
+    table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("field")
+    table.add_column("", no_wrap=True)
     for column in ("mean", "sd", "5 %", "median", "95 %", "as before", "missing", "zlib bytes"):
-        table.add_column(column, justify="right")
-    for name, (recorded, simulated) in learned.fields.items():
-        pairs = zip(_texts(recorded), _texts(simulated), strict=True)
-        table.add_row(name, *(f"{one} -> {other}" for one, other in pairs))
+        table.add_column(column, justify="right", overflow="fold")
+    for name, (recorded, simulated) in {"gap, s": learned.gaps, **learned.fields}.items():
+        table.add_row(name, "recorded", *_texts(recorded))
+        table.add_row("", "simulated", *_texts(simulated))
     return table
 
 

@@ -48,7 +48,7 @@ class FieldFacts:
 
 @dataclass
 class Facts:
-    """The points of one measurement; gaps are times between two points of a series, in ns, right to 2 %."""
+    """The points of one measurement; gaps are times between two points of a series, in ns, exact or right to 2 %."""
 
     measurement: str
     points: int
@@ -102,7 +102,8 @@ class _Look:
         self._counts = np.zeros(series, dtype=np.int64)
         self._first = np.full(series, np.iinfo(np.int64).max)
         self._last = np.full(series, np.iinfo(np.int64).min)
-        self._gaps: dict[int, int] = {}
+        self._gaps: dict[int, tuple[int, int, int]] = {}
+        """Number of the gaps between two bounds, and the shortest and the longest of them."""
         self._lacks = dict.fromkeys(measurement.field_names, 0)
         self._least: dict[str, float] = {}
         self._most: dict[str, float] = {}
@@ -125,9 +126,12 @@ class _Look:
             self._add_values(name, values)
 
     def _add_gaps(self, gaps: NDArray[np.int64]) -> None:
-        bins = np.rint(np.log(np.maximum(np.abs(gaps), 1)) / np.log(_STEP)).astype(np.int64)
-        for number, count in zip(*np.unique(bins, return_counts=True), strict=True):
-            self._gaps[int(number)] = self._gaps.get(int(number), 0) + int(count)
+        gaps = np.sort(np.maximum(np.abs(gaps), 1))
+        numbers = np.rint(np.log(gaps) / np.log(_STEP)).astype(np.int64)
+        for number, some in zip(*np.unique(numbers, return_index=True), strict=True):
+            own = gaps[some : np.searchsorted(numbers, number, side="right")]
+            count, least, most = self._gaps.get(int(number), (0, int(own[0]), 0))
+            self._gaps[int(number)] = count + len(own), min(least, int(own[0])), max(most, int(own[-1]))
 
     def _add_values(self, name: str, values: NDArray[Any]) -> None:
         there = values[~np.isnan(values)] if values.dtype.kind == "f" else values
@@ -158,12 +162,13 @@ class _Look:
         )
 
     def _quantiles(self) -> dict[str, float]:
-        numbers = np.array(sorted(self._gaps), dtype=np.float64)
-        if not len(numbers):
+        if not self._gaps:
             return {}
-        sums = np.cumsum([self._gaps[int(number)] for number in numbers])
-        at = {"5 %": 0.05, "median": 0.5, "95 %": 0.95, "most": 1.0}
-        return {name: _STEP ** numbers[np.searchsorted(sums, share * sums[-1])] for name, share in at.items()}
+        gaps = [self._gaps[number] for number in sorted(self._gaps)]
+        sums = np.cumsum([count for count, _, _ in gaps])
+        at = {"5 %": 0.05, "median": 0.5, "95 %": 0.95}
+        some = {name: gaps[int(np.searchsorted(sums, share * sums[-1]))] for name, share in at.items()}
+        return {**{name: (least + most) / 2 for name, (_, least, most) in some.items()}, "most": float(gaps[-1][2])}
 
     def _field(self, one: Field) -> FieldFacts:
         is_number = one.kind in {Kind.FLOAT, Kind.INT}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import tomllib
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,10 @@ class Learned:
     text: str
     series: int
     interval_ns: int
+    world: str
+    """The keys of [world], but for the use case, that make as many points."""
+    gaps: tuple[FieldSummary, FieldSummary]
+    """The same of the times between two points of a series, in seconds."""
     fields: dict[str, tuple[FieldSummary, FieldSummary]]
 
 
@@ -107,8 +112,13 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
     chosen = [series[i] for i in np.linspace(0, len(series) - 1, min(_SERIES, len(series))).astype(int).tolist()]
     some = of.frame.filter(pl.col(SERIES).is_in(chosen)).group_by(SERIES, maintain_order=True).head(_POINTS)
     parts = some.partition_by(SERIES, maintain_order=True)
-    interval_ns = _interval_ns(parts)
+    gaps = [np.diff(part[TIME].to_numpy()) for part in parts]
+    interval_ns, jitter_ns = _rhythm(gaps)
     interval = format_exact_duration(interval_ns)
+    world = f'scale = {len(series)}, interval = "{interval}"'
+    mean_ns = np.mean([one.mean() for one in gaps if len(one)] or [interval_ns])
+    if (missing := 1 - interval_ns / mean_ns) > _SELDOM:
+        world += f", missing = {min(0.5, missing):.3g}"
     names = _Names()
     tags = _tags(of, names, hashed=hashed)
     made: dict[str, dict[str, Any]] = {}
@@ -122,6 +132,9 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
         else:
             made[own], note = _labels(own, of.frame[column], values, interval_ns, hashed=hashed)
         recorded[own] = FieldSummary.of(values)
+        if not of.frame[column].dtype.is_numeric():  # of which rarer texts have no number
+            lacks = (of.frame[column].cast(pl.String).fill_null("") == "").mean()
+            recorded[own] = replace(recorded[own], missing=float(lacks or 0))  # type: ignore[arg-type]
         notes += [f"# {own}: {note}"] if note else []
     if all(_MISSING in table for table in made.values()):
         whole = min(made, key=lambda own: made[own][_MISSING])
@@ -132,13 +145,14 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
         f"about = {_quoted(f'simulates {_plain(name)}')}",
         "",
         f"# Learned from {len(of.frame):,} rows of {len(series):,} series, each about every {interval}:",
-        f'# world = {{ use_case = "...", scale = {len(series)}, interval = "{interval}" }}',
+        f'# world = {{ use_case = "...", {world} }}',
         "",
         "[tags]",
         *tags,
         "",
         "[[measurement]]",
         f'name = "{names.of(name)}"',
+        *([f'jitter = "{format_exact_duration(jitter_ns)}"'] if jitter_ns else []),
         "[measurement.fields]",
         *notes,
         *fields,
@@ -152,8 +166,11 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
         ),
     ]
     text = "\n".join(lines) + "\n"
-    simulated = _simulated(text, min(len(series), _SERIES), max(len(part) for part in parts), interval_ns)
-    return Learned(text, len(series), interval_ns, {own: (recorded[own], simulated[own]) for own in recorded})
+    simulated, between = _simulated(text, min(len(series), _SERIES), max(len(part) for part in parts), interval_ns)
+    both = FieldSummary.of([one / NS_PER_S for one in gaps]), between
+    return Learned(
+        text, len(series), interval_ns, world, both, {own: (recorded[own], simulated[own]) for own in recorded}
+    )
 
 
 def mapped(path: Path, recordings: Sequence[Recording], zone: str) -> str:
@@ -198,7 +215,8 @@ def _mapping(
     ]
     if not tags:
         return lines, []
-    of_name, interval_ns = measurement if of.measurement else "", _interval_ns(parts)
+    interval_ns, _ = _rhythm([np.diff(part[TIME].to_numpy()) for part in parts])
+    of_name = measurement if of.measurement else ""
     return lines, _queries(of_name, labelled, [*tags], series, interval_ns, has_newest=not is_sparse)
 
 
@@ -280,15 +298,19 @@ def _lines(own: str, table: dict[str, Any], names: _Names) -> list[str]:
     return [*lines, f"{own} = {_toml(table)}"]
 
 
-def _simulated(text: str, series: int, ticks: int, interval_ns: int) -> dict[str, FieldSummary]:
+def _simulated(text: str, series: int, ticks: int, interval_ns: int) -> tuple[dict[str, FieldSummary], FieldSummary]:
+    """Return what a use case simulates: the values of each field, and the seconds between two points of a series."""
     described = UseCaseFile.model_validate(tomllib.loads(text), context=FILE)
     case = described.case("learned", interval_ns)
     world = World(WorldSpec("learned", series, 1, 0, interval_ns, case=case))
     (batch,) = world.batches(0, points=series * ticks, last_tick=ticks)
-    return {
-        name: FieldSummary.of([*np.asarray(column, dtype=np.float64).reshape(ticks, series).T])
-        for name, column in batch.fields.items()
-    }
+    order = np.lexsort((batch.time_ns, batch.series))
+
+    def by_series(column: NDArray[Any]) -> list[Values]:
+        return [*np.asarray(column, dtype=np.float64)[order].reshape(series, ticks)]
+
+    between = FieldSummary.of([np.diff(times) / NS_PER_S for times in by_series(batch.time_ns - batch.time_ns[0])])
+    return {name: FieldSummary.of(by_series(column)) for name, column in batch.fields.items()}, between
 
 
 # --- tags -------------------------------------------------------------------------------------------------------------
@@ -358,14 +380,27 @@ def _pattern(texts: Sequence[str], name: str, *, hashed: bool) -> str:
 # --- fields -----------------------------------------------------------------------------------------------------------
 
 
-def _interval_ns(parts: Sequence[pl.DataFrame]) -> int:
-    gaps = np.concatenate([np.diff(part[TIME].to_numpy()) for part in parts])
+def _rhythm(of_series: Sequence[NDArray[np.int64]]) -> tuple[int, int]:
+    """Return the time between two points of a series, and by how much of it each may be late, in ns.
+
+    Where points come regularly that is the median of all gaps, and their spread is that of two uniform delays. Else it
+    is the mean, pauses left out, and points come anywhere in it.
+    """
+    gaps = np.concatenate([*of_series])
     gaps = gaps[gaps > 0]
-    middle = int(np.median(gaps)) if len(gaps) else NS_PER_S
+    if not len(gaps):
+        return NS_PER_S, 0
+    low, middle, high = np.percentile(gaps, [25, 50, 75])
+    jitter = math.sqrt(6) * (high - low) / (_Z[3] - _Z[1])
+    if is_random := jitter > middle:
+        middle = gaps[gaps < 20 * middle].mean()
+    interval_ns = max(1, int(middle))
     for unit in (60 * NS_PER_S, NS_PER_S, NS_PER_S // 1_000):  # clocks jitter
         if middle >= 5 * unit and abs(middle / unit - round(middle / unit)) < 0.01 * middle / unit:
-            return round(middle / unit) * unit
-    return max(1, middle)
+            interval_ns = round(middle / unit) * unit
+            break
+    jitter_ns = interval_ns if is_random else min(interval_ns, int(jitter))
+    return interval_ns, jitter_ns // 1_000_000 * 1_000_000
 
 
 def _numbers(whole: pl.Series, column: pl.Series) -> Values:
