@@ -112,13 +112,12 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
     chosen = [series[i] for i in np.linspace(0, len(series) - 1, min(_SERIES, len(series))).astype(int).tolist()]
     some = of.frame.filter(pl.col(SERIES).is_in(chosen)).group_by(SERIES, maintain_order=True).head(_POINTS)
     parts = some.partition_by(SERIES, maintain_order=True)
-    gaps = [np.diff(part[TIME].to_numpy()) for part in parts]
-    interval_ns, jitter_ns = _rhythm(gaps)
+    times = [part[TIME].to_numpy() for part in parts]
+    gaps = [np.diff(one) for one in times]
+    interval_ns, jitter_ns, missing = _rhythm(gaps)
     interval = format_exact_duration(interval_ns)
     world = f'scale = {len(series)}, interval = "{interval}"'
-    mean_ns = np.mean([one.mean() for one in gaps if len(one)] or [interval_ns])
-    if (missing := 1 - interval_ns / mean_ns) > _SELDOM:
-        world += f", missing = {min(0.5, missing):.3g}"
+    world += f", missing = {min(0.5, missing):.3g}" if missing > _SELDOM else ""
     names = _Names()
     tags = _tags(of, names, hashed=hashed)
     made: dict[str, dict[str, Any]] = {}
@@ -126,15 +125,11 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
     for column in of.fields:
         own = names.of(column)
         values = [_numbers(of.frame[column], part[column]) for part in parts]
-        times = [part[TIME].to_numpy() for part in parts]
         if of.frame[column].dtype.is_numeric():
             made[own], note = _process(of.frame[column], values, times, interval_ns)
         else:
             made[own], note = _labels(own, of.frame[column], values, interval_ns, hashed=hashed)
-        recorded[own] = FieldSummary.of(values)
-        if not of.frame[column].dtype.is_numeric():  # of which rarer texts have no number
-            lacks = (of.frame[column].cast(pl.String).fill_null("") == "").mean()
-            recorded[own] = replace(recorded[own], missing=float(lacks or 0))  # type: ignore[arg-type]
+        recorded[own] = _recorded(of.frame[column], values)
         notes += [f"# {own}: {note}"] if note else []
     if all(_MISSING in table for table in made.values()):
         whole = min(made, key=lambda own: made[own][_MISSING])
@@ -171,6 +166,14 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
     return Learned(
         text, len(series), interval_ns, world, both, {own: (recorded[own], simulated[own]) for own in recorded}
     )
+
+
+def _recorded(whole: pl.Series, values: Sequence[Values]) -> FieldSummary:
+    """Return the summary of a field; the rarer of many texts, which have no number, are not missing."""
+    summary = FieldSummary.of(values)
+    if whole.dtype.is_numeric():
+        return summary
+    return replace(summary, missing=float((whole.cast(pl.String).fill_null("") == "").sum()) / len(whole))
 
 
 def mapped(path: Path, recordings: Sequence[Recording], zone: str) -> str:
@@ -215,7 +218,7 @@ def _mapping(
     ]
     if not tags:
         return lines, []
-    interval_ns, _ = _rhythm([np.diff(part[TIME].to_numpy()) for part in parts])
+    interval_ns, _, _ = _rhythm([np.diff(part[TIME].to_numpy()) for part in parts])
     of_name = measurement if of.measurement else ""
     return lines, _queries(of_name, labelled, [*tags], series, interval_ns, has_newest=not is_sparse)
 
@@ -380,8 +383,8 @@ def _pattern(texts: Sequence[str], name: str, *, hashed: bool) -> str:
 # --- fields -----------------------------------------------------------------------------------------------------------
 
 
-def _rhythm(of_series: Sequence[NDArray[np.int64]]) -> tuple[int, int]:
-    """Return the time between two points of a series, and by how much of it each may be late, in ns.
+def _rhythm(of_series: Sequence[NDArray[np.int64]]) -> tuple[int, int, float]:
+    """Return the time between two points of a series and by how much each may be late, in ns, and the share that lacks.
 
     Where points come regularly that is the median of all gaps, and their spread is that of two uniform delays. Else it
     is the mean, pauses left out, and points come anywhere in it.
@@ -389,7 +392,7 @@ def _rhythm(of_series: Sequence[NDArray[np.int64]]) -> tuple[int, int]:
     gaps = np.concatenate([*of_series])
     gaps = gaps[gaps > 0]
     if not len(gaps):
-        return NS_PER_S, 0
+        return NS_PER_S, 0, 0.0
     low, middle, high = np.percentile(gaps, [25, 50, 75])
     jitter = math.sqrt(6) * (high - low) / (_Z[3] - _Z[1])
     if is_random := jitter > middle:
@@ -400,7 +403,8 @@ def _rhythm(of_series: Sequence[NDArray[np.int64]]) -> tuple[int, int]:
             interval_ns = round(middle / unit) * unit
             break
     jitter_ns = interval_ns if is_random else min(interval_ns, int(jitter))
-    return interval_ns, jitter_ns // 1_000_000 * 1_000_000
+    missing = 1 - interval_ns / float(np.mean([one.mean() for one in of_series if len(one)]))
+    return interval_ns, jitter_ns // 1_000_000 * 1_000_000, missing
 
 
 def _numbers(whole: pl.Series, column: pl.Series) -> Values:
