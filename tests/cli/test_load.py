@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import signal
 import sqlite3
 import subprocess
@@ -20,7 +21,7 @@ from tsbench.check.comparison import canonical, forms_of
 from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
 from tsbench.cli.main import main
-from tsbench.model import Field, Measurement, Stored
+from tsbench.model import Field, Kind, Measurement, Stored
 from tsbench.results.ledger import read_ledgers
 from tsbench.results.rundir import find_runs
 from tsbench.results.summary import Summary
@@ -399,14 +400,45 @@ def test_a_file_in_a_format_that_is_not_read_is_named_before_the_database_is_tou
     assert [path.name for path in tmp_path.iterdir()] == ["points"]
 
 
-def test_a_text_field_is_refused_with_the_cure_where_a_table_holds_numbers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "points").write_text('cpu,h=a v=1 1000000000\ncpu,h=a v=1,s="on" 2000000000\n')
+TEXTS = {
+    0: (r"it said \"no\", twice", True),
+    1: (r"ü, = \\ x", False),
+    2: ("'; DROP TABLE log; --", True),
+    3: ("", None),
+    4: (None, False),
+}
+"""Fields of points by their seconds, as line protocol has them; None: the point lacks it."""
+
+
+@pytest.mark.parametrize("place", TARGETS, indirect=True)
+def test_texts_and_booleans_of_a_file_are_stored_as_they_are(place: tuple[str, str], tmp_path: Path) -> None:
+    target, endpoint = place
+    lines = ""
+    for second, (text, flag) in TEXTS.items():
+        fields = [f'msg="{text}"'] * (text is not None) + [f"ok={flag}".lower()] * (flag is not None) + ["v=1.5"]
+        lines += f"log,h=a {','.join(fields)} {second + 1_609_459_200}000000000\n"
+    (tmp_path / "points").write_text(lines)
+    assert main(["load", target, str(tmp_path / "points"), "--endpoint", endpoint, "--out", str(tmp_path / "r")]) == 0
+    found = registry.get(target)
+    log = Measurement("log", ("h",), (Field("msg", Kind.TEXT), Field("ok", Kind.BOOL), Field("v")))
+    schema = next(iter(found.schemas.values()))
+    with closing(found.connect(endpoint, schema)) as session:
+        asked = Stored(log)
+        rows = canonical(session.query(schema.compile(asked), asked.columns), forms_of(asked))
+        session.run(schema.drop([log]))
+    at = [asked.columns.index(name) for name in ("time", "msg", "ok", "v")]
+    stored = {row[at[0]] // 10**9 - 1_609_459_200: (row[at[1]], row[at[2]]) for row in rows}
+    plain = {n: (text and re.sub(r"\\(.)", r"\1", text), flag) for n, (text, flag) in TEXTS.items()}
+    assert stored == plain
+
+
+def test_a_text_is_refused_where_a_table_has_a_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "points").write_text('cpu,h=a v=1 1000000000\ncpu,h=a v="on" 2000000000\n')
     endpoint = f"sqlite://{tmp_path / 'test.db'}"
     words = ["sqlite", str(tmp_path / "points"), "--endpoint", endpoint, "--out", str(tmp_path / "r")]
     assert main(["load", *words]) == 1
-    says(complaint(capsys.readouterr().err), "line 2 ", "not texts: leave the field out, or make it a tag")
+    said = complaint(capsys.readouterr().err)
+    says(said, "line 2 is refused: v is", "and a number before", "1 points were acknowledged")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tsbench.encode.file_columns import Points, PointTable
-from tsbench.encode.line_grammar import MOST_TIME_NS, NotALine, is_skipped, kind_of, numbers_of, parsed_head, parts_of
+from tsbench.encode.line_grammar import (
+    MOST_TIME_NS,
+    NotALine,
+    is_skipped,
+    kind_of,
+    numbers_of,
+    parsed_head,
+    parts_of,
+    value_of,
+)
 from tsbench.encode.point_files import Lines
 from tsbench.model import Batch, Codes, Field, Kind, Measurement
 from tsbench.text import printable, shortened
@@ -125,7 +134,8 @@ class Tables:
             fields = _fields(parsed[rows[0]], places[rows[0]])
             self._note_fields(name, fields, places[rows[0]])
             times = np.array([parsed[row].time_ns for row in rows], dtype=np.int64)
-            columns = _columns(parsed, rows, self._kinds(name), places)
+            columns, texts = _columns(parsed, rows, self._kinds(name), places)
+            fields = [replace(one, texts=texts.get(one.name, ())) for one in fields]
             tables.append(PointTable(name, np.array(rows), times, fields, columns))
         return Points([*numbers], head_of, tables, lambda: lines)
 
@@ -202,6 +212,9 @@ class Tables:
             chosen = [one for one in known.measurement.fields if one.name in table.columns]
             fields = [_lacking(one) if one.name in lacking else one for one in chosen]
             part = known.parts[key] = replace(known.measurement, fields=(*fields,))
+        if any(one.texts for one in table.fields):  # each batch has its own
+            texts = {one.name: one.texts for one in table.fields}
+            part = replace(part, fields=tuple(replace(one, texts=texts[one.name]) for one in part.fields))
         if known.tags is None:
             known.tags = self._all_tags(known)
         times_ns = table.time_ns * self._unit_ns
@@ -242,27 +255,38 @@ def _apart(table: PointTable, nulls: frozenset[Kind]) -> Iterator[PointTable]:
 
 
 def _fields(line: ParsedLine, index: int) -> list[Field]:
-    """Return the fields of a line; raises `Refused` if one is a text, or none."""
+    """Return the fields of a line; raises `Refused` if one has no value."""
     try:
-        fields = [Field(name, kind_of(name, value)) for name, value in zip(line.names, line.values, strict=True)]
+        return [Field(name, kind_of(name, value)) for name, value in zip(line.names, line.values, strict=True)]
     except NotALine as why:
         raise Refused(index, str(why)) from None
-    if text := next((field.name for field in fields if field.kind is Kind.TEXT), None):
-        raise Refused(index, f"{text}: a table holds numbers, not texts: leave the field out, or make it a tag")
-    return fields
 
 
 def _columns(
     lines: Sequence[ParsedLine], rows: Sequence[int], kinds: Mapping[str, Kind], places: Sequence[int]
-) -> Columns:
-    """Return the values of lines with the same fields; raises `Refused` with the first one of another kind."""
+) -> tuple[Columns, dict[str, tuple[str, ...]]]:
+    """Return the values of lines with the same fields, and the texts whose places those of texts are.
+
+    Raises
+    ------
+    Refused
+        With the first value that is of another kind than its field.
+    """
     columns: Columns = {}
+    texts: dict[str, tuple[str, ...]] = {}
     for number, name in enumerate(lines[rows[0]].names):
-        column = numbers_of([lines[row].values[number] for row in rows], kinds[name])
+        values = [lines[row].values[number] for row in rows]
+        if kinds[name] is Kind.TEXT:
+            if not all(value.startswith(b'"') for value in values):
+                raise _other_kind(lines, rows, kinds, places)
+            codes = _codes([str(value_of(name, value)) for value in values])
+            columns[name], texts[name] = codes.codes.astype(np.int64), codes.values
+            continue
+        column = numbers_of(values, kinds[name])
         if column is None:
             raise _other_kind(lines, rows, kinds, places)
         columns[name] = column
-    return columns
+    return columns, texts
 
 
 def _other_kind(
@@ -280,7 +304,7 @@ def _other_kind(
     raise AssertionError(rows)
 
 
-_A_KIND = {Kind.FLOAT: "a number", Kind.INT: "an integer", Kind.BOOL: "true or false"}
+_A_KIND = {Kind.FLOAT: "a number", Kind.INT: "an integer", Kind.BOOL: "true or false", Kind.TEXT: "a text"}
 
 
 def _names(of: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
