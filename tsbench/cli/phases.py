@@ -227,6 +227,7 @@ def query(
 ) -> int:
     """Ask the queries of a file and print their times; the answers are not compared (see `validate`)."""
     from tsbench.cli.progress import CellProgress
+    from tsbench.measure.gates import asked_gates
     from tsbench.run import peer_queries
     from tsbench.run.asking import checked
     from tsbench.scenario.parts import ENDLESS
@@ -243,7 +244,7 @@ def query(
     drive: dict[str, Any] = {"users": workers, "processes": processes, "warmup": 0, "duration": duration or ENDLESS}
     drive |= {} if rate is None else {"loop": "open", "rate": rate}
     about: dict[str, Any] = {"id": name, "scenario": name, "labels": {"target": target}, "target": place}
-    about |= {"drive": drive, "timeout": limits_of(time_limit), "gates": gate or ()}
+    about |= {"drive": drive, "timeout": limits_of(time_limit), "gates": asked_gates(gate or ())}
     if functions:
         peer_queries.functions_of(asked)  # which refuses a database that has none
     layout = asked.schemas[schema or next(iter(asked.schemas))]

@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tsbench import units
+from tsbench.errors import UserMistake
 from tsbench.measure.latency import BURST_REACH, Latency, latency_of
 from tsbench.measure.margins import judge
 from tsbench.results.summary import GateResult
@@ -209,6 +210,14 @@ def checked_gate(text: str) -> str:
         As `parse_gate`.
     """
     return parse_gate(text).text
+
+
+def asked_gates(texts: Sequence[str]) -> list[str]:
+    """Return the gates of a command line; raises UserMistake for what is none."""
+    try:
+        return [checked_gate(text) for text in texts]
+    except ValueError as error:
+        raise UserMistake(f"--gate {error}") from None
 
 
 def expect_fit(texts: Iterable[str], kinds: Mapping[str, str], loop: str) -> None:

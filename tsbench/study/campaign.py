@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.check.own_texts import expect_gold
 from tsbench.errors import Broken, UserMistake, typed_line
-from tsbench.measure.gates import checked_gate
+from tsbench.measure.gates import asked_gates
 from tsbench.report import lacking
 from tsbench.report.evidence import too_weak
 from tsbench.results.reading import keeps_tables
@@ -127,10 +127,7 @@ def planned(request: RunRequest) -> tuple[Scenario, list[RunSpec]]:
 def _scenario(path: Path, request: RunRequest) -> Scenario:
     """Return the scenario as it is to be run."""
     scenario = Scenario.load(path, overrides=request.changes)
-    try:
-        scenario.demand([checked_gate(text) for text in request.gates])
-    except ValueError as error:
-        raise UserMistake(f"--gate {error}") from None
+    scenario.demand(asked_gates(request.gates))
     if request.repeat is not None:
         scenario.repeat = request.repeat
     return scenario
