@@ -213,7 +213,7 @@ def checked_gate(text: str) -> str:
 
 
 def asked_gates(texts: Sequence[str]) -> list[str]:
-    """Return the gates of a command line; raises UserMistake for what is none."""
+    """Return the gates of a command line, each checked; raises UserMistake for another text."""
     try:
         return [checked_gate(text) for text in texts]
     except ValueError as error:
