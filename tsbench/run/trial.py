@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tsbench.collect.recording import COUNTERS_TIMEOUT_S, collectors_for
 from tsbench.errors import Broken, ServerDied, Unreachable, advise
 from tsbench.model import OpError, Verdict
-from tsbench.run import assessment, cleanup, locust_process, preparation, server_limits
+from tsbench.run import assessment, cleanup, environment, locust_process, server_limits
 from tsbench.run.assessment import Findings
 from tsbench.run.bulk_load import Loaded
 from tsbench.run.server_limits import GroupCounters
@@ -137,7 +137,7 @@ class Trial:
         """Open the session, and write the manifest."""
         new = cleanup.is_new(self.spec, self.parts.target)
         self._session = self.limits.connect(self.parts.target, self.parts.schema)
-        preparation.write_manifest(self.run, self.spec, self.parts.target, self.parts.server, self._session, new=new)
+        environment.write_manifest(self.run, self.spec, self.parts.target, self.parts.server, self._session, new=new)
 
     def disconnect(self) -> None:
         """Close the session, if it is open: the measured load has the server to itself."""
@@ -169,7 +169,7 @@ class Trial:
     def conclude(self) -> Summary:
         """Write the summary of the steps' findings; their data stays for the next run if it is as it should be."""
         checks, drives = "check" in self.spec.steps, "drive" in self.spec.steps
-        heading: dict[str, Any] = preparation.heading(self.run, self.spec, self.parts.target, self.parts.schema)
+        heading: dict[str, Any] = environment.heading(self.run, self.spec, self.parts.target, self.parts.schema)
         heading |= {} if drives else dict.fromkeys(("loop", "users", "processes"))
         heading |= {"load": self.load, "caps": server_limits.figures(self.parts.group), "cold": self.cold}
         if self.load is not None and checks:

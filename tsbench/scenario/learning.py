@@ -131,10 +131,8 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
             made[own], note = _labels(own, of.frame[column], values, interval_ns, hashed=hashed)
         recorded[own] = _recorded(of.frame[column], values)
         notes += [f"# {own}: {note}"] if note else []
-    if all(_MISSING in table for table in made.values()):
-        whole = min(made, key=lambda own: made[own][_MISSING])
-        made[whole].pop(_MISSING)
-        notes.append(f"# {whole}: its gaps are left out, since one field has to be in each point")
+    whole = [own for own, table in made.items() if _MISSING not in table]
+    asked = whole or sorted(made, key=lambda own: made[own][_MISSING])
     fields = [line for own, table in made.items() for line in _lines(own, table, names)]
     lines = [
         f"about = {_quoted(f'simulates {_plain(name)}')}",
@@ -153,11 +151,11 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
         *fields,
         *_queries(
             "",
-            {own: _is_labelled(table) for own, table in made.items() if _MISSING not in table},
+            {own: _is_labelled(made[own]) for own in asked},
             [line.split(" = ")[0] for line in tags],
             len(series),
             interval_ns,
-            has_newest=True,
+            has_newest=bool(whole),
         ),
     ]
     text = "\n".join(lines) + "\n"

@@ -433,7 +433,8 @@ class MeasurementPart(Part):
             derive = _Derivation.of(fields, order, used)
         columns = tuple(part.column(name) for name, part in fields.items() if not part.hidden)
         own = tuple(part.tag(name) for name, part in self.tags.items())
-        return Layout(self.name, columns, tuple(processes), own, derive, self.interval or 0, self.jitter)
+        sparse = all(part.null for part in fields.values() if not part.hidden)
+        return Layout(self.name, columns, tuple(processes), own, derive, self.interval or 0, self.jitter, sparse)
 
 
 _CLOCK, _LACKS, _ELAPSED = " clock", " lacks ", "elapsed"
@@ -477,24 +478,29 @@ def _in_order(fields: Mapping[str, FieldPart]) -> tuple[_Order, frozenset[str]]:
 class _Derivation:
     """Computes a measurement's fields from its processes' quantities.
 
-    In their `order` are those that are not quantities themselves; those `lacking` are not in each point.
+    In their `order` are those that are not quantities themselves; those `lacking` are not in each point. A point that
+    would lack all fields has the `last` one, None if some field is in each point.
     """
 
     order: tuple[tuple[str, FieldPart, expressions.Expression | None], ...]
     lacking: Mapping[str, float]
+    last: str | None
     has_elapsed: bool
     is_daily: bool
 
     @classmethod
     def of(cls, fields: Mapping[str, FieldPart], order: _Order, used: frozenset[str]) -> _Derivation:
         """Return that of some fields, of which expressions use some."""
+        lacking = {name: part.null for name, part in fields.items() if part.null}
+        is_sparse = all(name in lacking for name, part in fields.items() if not part.hidden)
         return cls(
             tuple(
                 (name, fields[name], expression)
                 for name, expression in order
                 if not fields[name].is_raw or (name in used and fields[name].type == "int")
             ),
-            {name: part.null for name, part in fields.items() if part.null},
+            lacking,
+            min(lacking, key=lacking.__getitem__) if is_sparse else None,
             _ELAPSED in used,
             any(part.daily is not None for part in fields.values()),
         )
@@ -513,8 +519,11 @@ class _Derivation:
                 computed = _finite(expression, fields, shape)
                 fields[name] = computed if has_process else part.limited(computed, day)
             fields[name] = part.rounded(fields[name])
-        for name, share in self.lacking.items():
-            fields[name] = np.where(quantities[_LACKS + name] < share, np.nan, fields[name])
+        lacks = {name: quantities[_LACKS + name] < share for name, share in self.lacking.items()}
+        if self.last is not None:
+            lacks[self.last] &= ~np.logical_and.reduce([*lacks.values()])
+        for name, some in lacks.items():
+            fields[name] = np.where(some, np.nan, fields[name])
         return fields
 
 

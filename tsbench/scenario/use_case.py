@@ -96,8 +96,8 @@ class UseCaseFile(Part):
         if not stored:
             raise ValueError(f"{place}.fields: all are hidden; one has to be stored")
         taken = any(form.null for form in self.form.values()) and all(part.null is not None for part in stored)
-        if sum(not part.null for part in stored) < 1 + taken:  # a form takes one field of a point
-            raise ValueError(f"{place}.fields: all have null; one has to be in each point")
+        if taken and sum(not part.null for part in stored) < 2:  # a form takes one field of a point
+            raise ValueError(f"{place}.fields: all have null, and a form takes one more; one has to be in each point")
         try:
             m.layout(NS_PER_S)
         except ValueError as error:

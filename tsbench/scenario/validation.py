@@ -81,7 +81,8 @@ def expect_room_for(world: World, target: Target, schema: Schema) -> None:
     sparse = next((m for m in world.measurements if m.sparse), None)
     if sparse is not None and not schema.counts_sparse:
         why = f"{target.name} counts points by a field that each has, and those of '{sparse.name}' have none"
-        raise UserMistake(f"world.use_case: {why}; give a default to one of its fields, or take another target")
+        cure = "take null out of" if world.recorded is None else "give a default to"
+        raise UserMistake(f"world.use_case: {why}; {cure} one of its fields, or take another target")
 
 
 _SCALE = " and world.scale, since a stream has at least one series"

@@ -85,6 +85,8 @@ class Layout:
     """Time between two points of a series, a multiple of the world's interval; 0: that one."""
     jitter_ns: int = 0
     """How much later than that a point is at most: by a whole number of ms below this, drawn anew for each."""
+    sparse: bool = False
+    """Whether a point may lack any fields but one."""
 
     def every(self, interval_ns: int) -> int:
         """Return the number of ticks from one point of a series to the next, in a world of this interval."""
@@ -180,4 +182,5 @@ class UseCase:
         """Return the measurement that a layout describes."""
         shared = tuple(tag.name for tag in self.tags)
         is_sparse = self.recorded is not None and all(field.nullable for field in layout.fields)
-        return Measurement(layout.name, shared, layout.fields, tuple(tag.name for tag in layout.tags), is_sparse)
+        own = tuple(tag.name for tag in layout.tags)
+        return Measurement(layout.name, shared, layout.fields, own, layout.sparse or is_sparse)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tsbench.results.rundir import RunDir
-from tsbench.run.preparation import is_durable, manifest_of_host
+from tsbench.run.environment import is_durable, manifest_of_host
 from tsbench.targets.mongodb import TARGET
 from tsbench.targets.mongodb.commands import durability, majority_journals
 from tsbench.targets.mongodb.schemas import PER_POINT

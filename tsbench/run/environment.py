@@ -1,4 +1,4 @@
-"""What comes before the measured load: the manifest, empty tables, whether the first data is stored, a rehearsal."""
+"""Where a run took place: its manifest (env.json) of host, versions and server, and what a summary says of that."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import platform
 import subprocess
 import sys
 import time
-from contextlib import closing
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,27 +14,20 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from tsbench import __version__, plugins
-from tsbench.check.audit import count_stored
-from tsbench.errors import Broken
-from tsbench.model import OpError, Text
 from tsbench.results.manifest import ClockReading, Host, Manifest
 from tsbench.run import assessment, cleanup
-from tsbench.targets.base import Statement, Unsupported
 from tsbench.targets.registry import TARGETS
 from tsbench.units import NS_PER_S, format_time
-from tsbench.workload import WORLD_VERSION, queries
+from tsbench.workload import WORLD_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tsbench.model import Measurement
     from tsbench.results.rundir import RunDir
-    from tsbench.run.time_limits import Limits
-    from tsbench.scenario.spec import Job, RunSpec
+    from tsbench.scenario.spec import Job
     from tsbench.servers.base import Server
     from tsbench.targets.base import Schema, Session
     from tsbench.targets.target import Target
-    from tsbench.workload.world import World
 
 PACKAGES = ("locust", "gevent", "numpy", "polars")
 """What every run uses; a target declares its drivers."""
@@ -69,73 +61,6 @@ def is_durable(run: RunDir, target: Target) -> bool:
     manifest = Manifest.read(run)
     said = manifest.server.get("durable") if manifest else None
     return target.durable if said is None else said == "yes"
-
-
-def create(session: Session, schema: Schema, world: World, limits: Limits) -> None:
-    """Drop what an earlier run left, and create empty tables.
-
-    Raises
-    ------
-    tsbench.model.OpError
-        If a statement fails or takes longer than `timeout.create`.
-    """
-    made = schema.create(world.measurements, world.tags())  # which refuses names, before anything is dropped
-    with limits.step("create", "dropping what an earlier run left") as timeout_s:
-        session.run(schema.drop(world.measurements), timeout_s=timeout_s)
-    with limits.step("create", "creating the tables") as timeout_s:
-        session.run(made, timeout_s=timeout_s)
-
-
-def expect_plausible(
-    session: Session, schema: Schema, measurements: Sequence[Measurement], points: int, *, least: int | None = None
-) -> int | None:
-    """Stop a run whose data is not stored: fast queries on a half-empty table are worse than none (ClickBench).
-
-    `least` is the number of points that must be stored where the others may have expired. Returns the number that is
-    stored, None if it cannot be counted.
-
-    Raises
-    ------
-    Broken
-        If more points are stored than acknowledged, none, or fewer (than `least`) by a schema that keeps all.
-    """
-    try:
-        stored = count_stored(session, schema, measurements)
-    except Unsupported:
-        return None
-    least = points if least is None else min(least, points)
-    if stored > points or (schema.keeps_duplicates and stored < least) or not stored:
-        raise Broken(f"after the load {stored:,} points are stored, but {points:,} were acknowledged")
-    return stored
-
-
-def rehearse(spec: RunSpec, target: Target, schema: Schema, limits: Limits) -> None:
-    """Ask the first query of each kind that is a `Text`, in a session that refuses to write if the target has such.
-
-    The measured load asks without that: it would be measured, too.
-
-    Raises
-    ------
-    Broken
-        If the database does not answer some, with the reason of each; not after a time-out, which the load shows.
-    """
-    world = spec.world_at()
-    loaded, failed = spec.loaded(world), []
-    for kind in dict.fromkeys(op.query for op in spec.op if op.query is not None):
-        query = queries.make(kind, world, loaded, spec.world.seed, 0)
-        if not isinstance(query, Text):
-            continue
-        with closing(limits.connect(target, schema)) as session:  # one each: an error may end a transaction
-            if target.read_only:
-                session.run([Statement(target.read_only)])
-            try:
-                session.query(schema.compile(query), query.columns)
-            except Unsupported:  # which is said in its place
-                continue
-            except OpError as error:
-                failed += [f"query '{kind}' fails: {error.cause}: {error}"] if error.cause != "timeout" else []
-    if failed:
-        raise Broken("; ".join(failed))
 
 
 # --- this machine -----------------------------------------------------------------------------------------------------
