@@ -220,7 +220,8 @@ def first_rows(query: Aggregated, top: Top, expected: list[Row], actual: list[Ro
 def comparable(query: Aggregated, rows: Iterable[Row]) -> list[Row]:
     """Return rows in one form of what databases say in several, sorted; rows without any value are left out.
 
-    A tag that a series lacks is "", as it is where it cannot be stored, and what was added up of nothing is 0.
+    A tag that a series lacks is "", as it is where it cannot be stored, and what was added up of nothing is 0,
+    where points may lack a field.
     """
     first, others = len(query.columns) - len(query.values), []
     added = [first + i for i, (how, _) in enumerate(query.values) if how in _ADDED]
@@ -231,7 +232,7 @@ def comparable(query: Aggregated, rows: Iterable[Row]) -> list[Row]:
         values = [None if value != value else value for value in row]  # noqa: PLR0124 - as `pack` has what is missing
         if all(value is None or (value == 0 and first + i in added) for i, value in enumerate(values[first:])):
             continue
-        for i in added:
+        for i in added if query.measurement.nullable else ():
             values[i] = 0.0 if values[i] is None else values[i]
         tags = slice(first - len(query.by), first)
         values[tags] = ["" if value is None else value for value in values[tags]]
