@@ -22,19 +22,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_NAME = rb"(?>\\[,= ]|[^,= \n])++"
-_MEASUREMENT = rb"(?>\\[,= ]|[^, \n])++"
-_TEXT = rb'"(?>\\.|[^"\\\n])*+"'
+# Groups are atomic, not possessive: Python up to 3.11.4 takes `(?:,a=b)*+` for matched behind a part of it (gh-106052).
+_NAME = rb"(?>(?:\\[,= ]|[^,= \n])+)"
+_MEASUREMENT = rb"(?>(?:\\[,= ]|[^, \n])+)"
+_TEXT = rb'"(?>(?:\\.|[^"\\\n])*)"'
 _FIELD = rb'%b=(?:%b|[^," \n]++)' % (_NAME, _TEXT)
-_HEAD = re.compile(rb"(%b)((?:,%b=%b)*+)" % (_MEASUREMENT, _NAME, _NAME))
-_FIELDS = re.compile(rb"%b(?:,%b)*+" % (_FIELD, _FIELD))
+_HEAD = re.compile(rb"(%b)((?>(?:,%b=%b)*))" % (_MEASUREMENT, _NAME, _NAME))
+_FIELDS = re.compile(rb"%b(?>(?:,%b)*)" % (_FIELD, _FIELD))
 _SPACE = rb" [ \t\0]*+"
 _WHOLE = re.compile(
-    rb"[ \t\0]*+(%b(?:,%b=%b)*+)%b(%b(?:,%b)*+)%b(-?\d{1,30}) *+"
+    rb"[ \t\0]*+(%b(?>(?:,%b=%b)*))%b(%b(?>(?:,%b)*))%b(-?\d{1,30}) *+"
     % (_MEASUREMENT, _NAME, _NAME, _SPACE, _FIELD, _FIELD, _SPACE)
 )
 _PARTS = re.compile(
-    rb'[ \t\0]*+((?>\\[,= ]|[^ \n])++)%b((?>%b|\\[,= ]|[^ "\n])++)%b([^ \n]++) *+' % (_SPACE, _TEXT, _SPACE)
+    rb'[ \t\0]*+((?>(?:\\[,= ]|[^ \n])+))%b((?>(?:%b|\\[,= ]|[^ "\n])+))%b([^ \n]++) *+' % (_SPACE, _TEXT, _SPACE)
 )
 _PAIR = re.compile(rb",(%b)=(%b)" % (_NAME, _NAME))
 _EACH = re.compile(rb"(?:^|,)(%b)=(%b|[^,\" ]++)" % (_NAME, _TEXT))
@@ -202,7 +203,7 @@ def numbers_of(values: Sequence[bytes], kind: Kind) -> NDArray[Any] | None:
         return None
 
 
-_ALL = {kind: re.compile(b"(?:%b )*+" % one.pattern) for kind, one in ((Kind.FLOAT, _FLOAT), (Kind.INT, _INTEGER))}
+_ALL = {kind: re.compile(b"(?>(?:%b )*)" % one.pattern) for kind, one in ((Kind.FLOAT, _FLOAT), (Kind.INT, _INTEGER))}
 
 
 def is_number(text: bytes) -> bool:
