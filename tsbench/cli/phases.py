@@ -113,12 +113,12 @@ def _load(spec: RunSpec | FileSpec, results: Path, stay: Stay | None = None) -> 
     from tsbench.cli.running import stay_with
     from tsbench.run.lifecycle import run_job
     from tsbench.run.standing import Standing
-    from tsbench.scenario.spec import LOAD, LOAD_FILE, RunSpec
+    from tsbench.scenario.spec import LOAD, RunSpec
 
     standing = Standing(results, stays=True)
     if isinstance(spec, RunSpec):
         standing.share(spec, ())
-    spec = spec.model_copy(update={"steps": LOAD if isinstance(spec, RunSpec) else LOAD_FILE})
+        spec = spec.model_copy(update={"steps": LOAD})
     with CellProgress(stderr, f"load {spec.target.name}") as progress:
         summary = run_job(spec, results, progress, standing=standing)
     standing.keep()

@@ -102,14 +102,24 @@ class Tables:
                 if any(kinds.get(one.name, one.kind) is not one.kind for one in table.fields):
                     raise Refused(int(table.rows[0]), "it has integers where others have floats, or the reverse")
         series = np.array([self._of_head[head][1] for head in points.heads], dtype=np.int32)[points.head_of]
+        tables = []
         for table in points.tables:
             self._note_fields(table.name, table.fields, int(table.rows[0]))
-            if len(late := np.flatnonzero(np.abs(table.time_ns) > MOST_TIME_NS // self._unit_ns)):
-                raise Refused(int(table.rows[late[0]]), "its time is out of range")
-            if not self._rounds and len(fine := np.flatnonzero(table.time_ns * self._unit_ns % self._step_ns)):
-                unit = format_exact_duration(self._step_ns)
-                raise Refused(int(table.rows[fine[0]]), f"the database has times to {unit}; --round-times cuts them")
-        return [self._batch(one, series[one.rows]) for table in points.tables for one in _apart(table, self._nulls)]
+            tables.append(replace(table, time_ns=self._times_ns(table)))
+        return [self._batch(one, series[one.rows]) for table in tables for one in _apart(table, self._nulls)]
+
+    def _times_ns(self, table: PointTable) -> NDArray[np.int64]:
+        """Return times in ns that the database has, of those of a file; raises `Refused` for one that it has not."""
+        if len(late := np.flatnonzero(np.abs(table.time_ns) > MOST_TIME_NS // self._unit_ns)):
+            raise Refused(int(table.rows[late[0]]), "its time is out of range")
+        times_ns = table.time_ns * self._unit_ns
+        if self._step_ns == 1:
+            return times_ns
+        finer = times_ns % self._step_ns
+        if not self._rounds and len(fine := np.flatnonzero(finer)):
+            unit = format_exact_duration(self._step_ns)
+            raise Refused(int(table.rows[fine[0]]), f"the database has times to {unit}; --round-times cuts them")
+        return times_ns - finer
 
     def _by_lines(self, lines: Lines) -> Points:
         """Read points line by line, those with the same fields together."""
@@ -217,10 +227,7 @@ class Tables:
             part = replace(part, fields=tuple(replace(one, texts=texts[one.name]) for one in part.fields))
         if known.tags is None:
             known.tags = self._all_tags(known)
-        times_ns = table.time_ns * self._unit_ns
-        if self._rounds:
-            times_ns -= times_ns % self._step_ns
-        return Batch(part, 0, 0, times_ns, series, known.tags, table.columns)
+        return Batch(part, 0, 0, table.time_ns, series, known.tags, table.columns)
 
     def _all_tags(self, known: _Known) -> Mapping[str, Codes]:
         """Return the tags of every series so far, as a batch of the measurement has them."""

@@ -21,7 +21,7 @@ from tsbench.results.manifest import Manifest
 from tsbench.results.rundir import RunDir
 from tsbench.results.summary import Summary
 from tsbench.run.keeping import Kept, KeptServer, keeper_of
-from tsbench.scenario.spec import MEASURE, ROUND
+from tsbench.scenario.spec import ADOPT, MEASURE, ROUND
 from tsbench.servers import unprivileged
 from tsbench.servers.base import kill_processes, stop_and_delete
 from tsbench.servers.interrupts import Deferral
@@ -104,10 +104,8 @@ class Standing:
             self.close()
         self._key = load_key(spec)
         self._more = self._stays or any(load_key(other) == self._key for other in later)
-        own = {"first_block": self.data.next_block}
-        return spec.model_copy(
-            update=own if self.data.loaded is None else own | {"steps": ("start", "adopt", *MEASURE)}
-        )
+        steps = spec.steps if self.data.loaded is None else (*ADOPT, *MEASURE)
+        return spec.model_copy(update={"first_block": self.data.next_block, "steps": steps})
 
     def __enter__(self) -> Self:
         return self

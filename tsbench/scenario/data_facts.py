@@ -128,10 +128,10 @@ class _Look:
     def _add_gaps(self, gaps: NDArray[np.int64]) -> None:
         gaps = np.sort(np.maximum(np.abs(gaps), 1))
         numbers = np.rint(np.log(gaps) / np.log(_STEP)).astype(np.int64)
-        for number, some in zip(*np.unique(numbers, return_index=True), strict=True):
-            own = gaps[some : np.searchsorted(numbers, number, side="right")]
-            count, least, most = self._gaps.get(int(number), (0, int(own[0]), 0))
-            self._gaps[int(number)] = count + len(own), min(least, int(own[0])), max(most, int(own[-1]))
+        for number, first, count in zip(*np.unique(numbers, return_index=True, return_counts=True), strict=True):
+            least, most = int(gaps[first]), int(gaps[first + count - 1])
+            known = self._gaps.get(int(number), (0, least, most))
+            self._gaps[int(number)] = known[0] + int(count), min(known[1], least), max(known[2], most)
 
     def _add_values(self, name: str, values: NDArray[Any]) -> None:
         there = values[~np.isnan(values)] if values.dtype.kind == "f" else values

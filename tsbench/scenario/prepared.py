@@ -81,7 +81,8 @@ def recorded(parts: Mapped) -> Recorded:
 
 def layouts_of(parts: Mapped) -> tuple[Layout, ...]:
     """Return the measurements of a prepared recording."""
-    return tuple(Layout(one.name, one.fields, ()) for one in recorded(parts).measurements)
+    measurements = recorded(parts).measurements
+    return tuple(Layout(m.name, m.fields, (), sparse=all(one.nullable for one in m.fields)) for m in measurements)
 
 
 def tags_of(parts: Mapped) -> tuple[Tag, ...]:

@@ -428,12 +428,11 @@ class MeasurementPart(Part):
         order, used = _in_order(fields)
         if not processes or _ELAPSED in used or any(part.daily is not None for part in fields.values()):
             processes.append(TickCount((_CLOCK,)))
-        derive = None
+        sparse, derive = all(part.null for part in fields.values() if not part.hidden), None
         if any(part.null or not part.is_raw for part in fields.values()):
-            derive = _Derivation.of(fields, order, used)
+            derive = _Derivation.of(fields, order, used, sparse=sparse)
         columns = tuple(part.column(name) for name, part in fields.items() if not part.hidden)
         own = tuple(part.tag(name) for name, part in self.tags.items())
-        sparse = all(part.null for part in fields.values() if not part.hidden)
         return Layout(self.name, columns, tuple(processes), own, derive, self.interval or 0, self.jitter, sparse)
 
 
@@ -489,10 +488,9 @@ class _Derivation:
     is_daily: bool
 
     @classmethod
-    def of(cls, fields: Mapping[str, FieldPart], order: _Order, used: frozenset[str]) -> _Derivation:
-        """Return that of some fields, of which expressions use some."""
+    def of(cls, fields: Mapping[str, FieldPart], order: _Order, used: frozenset[str], *, sparse: bool) -> _Derivation:
+        """Return that of some fields, of which expressions use some; none is in each point if they are `sparse`."""
         lacking = {name: part.null for name, part in fields.items() if part.null}
-        is_sparse = all(name in lacking for name, part in fields.items() if not part.hidden)
         return cls(
             tuple(
                 (name, fields[name], expression)
@@ -500,7 +498,7 @@ class _Derivation:
                 if not fields[name].is_raw or (name in used and fields[name].type == "int")
             ),
             lacking,
-            min(lacking, key=lacking.__getitem__) if is_sparse else None,
+            min(lacking, key=lacking.__getitem__) if sparse else None,
             _ELAPSED in used,
             any(part.daily is not None for part in fields.values()),
         )

@@ -77,6 +77,7 @@ StepName = Literal["start", "create", "load", "adopt", "settle", "rehearse", "bu
 """The steps of a run (`run.steps`)."""
 LOAD: tuple[StepName, ...] = ("start", "create", "load", "settle")
 LOAD_FILE: tuple[StepName, ...] = ("start", "load", "settle")
+ADOPT: tuple[StepName, ...] = ("start", "adopt")
 ASK_FILE: tuple[StepName, ...] = ("start", "burn in", "drive")
 MEASURE: tuple[StepName, ...] = ("rehearse", "cold", "drive", "check")
 
@@ -186,6 +187,7 @@ class FileSpec(Job):
     """The specification of a run that loads a file."""
 
     file: FilePart
+    steps: Annotated[tuple[StepName, ...], Field(strict=False)] = LOAD_FILE
 
     def measurements(self) -> tuple[Measurement, ...]:
         return tuple(

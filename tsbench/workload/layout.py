@@ -181,6 +181,5 @@ class UseCase:
     def measurement(self, layout: Layout) -> Measurement:
         """Return the measurement that a layout describes."""
         shared = tuple(tag.name for tag in self.tags)
-        is_sparse = self.recorded is not None and all(field.nullable for field in layout.fields)
         own = tuple(tag.name for tag in layout.tags)
-        return Measurement(layout.name, shared, layout.fields, own, layout.sparse or is_sparse)
+        return Measurement(layout.name, shared, layout.fields, own, layout.sparse)

@@ -16,7 +16,6 @@ from pydantic import ValidationError
 from tsbench.check.own_texts import expect_gold
 from tsbench.drive.bare import options
 from tsbench.drive.bare.asked_queries import asked_queries
-from tsbench.drive.bare.options import LOAD_WINDOW, SCALE
 from tsbench.drive.user import TimeSeriesUser
 from tsbench.errors import UserMistake
 from tsbench.scenario.spec import RunSpec, explained, loaded_share
@@ -124,8 +123,8 @@ def _data_of(given: Namespace, use_case: str, place: Path) -> dict[str, Any]:
     world = {"use_case": use_case, "seed": given.seed}
     if not is_recorded(use_case, place):
         return {"world": resolved({**world, "scale": given.scale}, place), "load": {"window": given.load_window}}
-    scale = {} if given.scale == SCALE else {"scale": given.scale}
-    load = {"share": 0.8} if given.load_window == LOAD_WINDOW else {"window": given.load_window}
+    scale = {} if given.scale == options.SCALE else {"scale": given.scale}
+    load = {"share": 0.8} if given.load_window == options.LOAD_WINDOW else {"window": given.load_window}
     data = {"world": resolved({**world, **scale}, place), "load": load}
     return {**data, "load": loaded_share(data)}
 
