@@ -46,7 +46,11 @@ MEANT = {
     "m v=8u T": "an unsigned integer",  # which 2.7 takes
     "m v=1": "it has no time",  # the server would say when
     "m v=1,v=2 T": "it has the field 'v' twice",  # InfluxDB stores the last one
-    'm v="x"y T': "its fields are not",  # InfluxDB stores a text of two letters
+    'm v="x"y T': "something stands right behind",  # InfluxDB stores a text of two letters
+    'm" v="x"T': "something stands right behind",  # InfluxDB stores it at the moment at which it comes
+    "m \t=1 T": "its fields are not",  # InfluxDB stores a field without a name
+    'm v="x y T': "a text goes on behind the end of its line",  # which InfluxDB may find in the next one
+    'm v"w=1,x="y T': "a text goes on behind the end of its line",
 }
 """Lines that InfluxDB takes and our reader refuses, each with a part of what it says."""
 

@@ -37,6 +37,10 @@ _WHOLE = re.compile(
 _PARTS = re.compile(
     rb'[ \t\0]*+((?>(?:\\[,= ]|[^ \n])+))%b((?>(?:%b|\\[,= ]|[^ "\n])+))%b([^ \n]++) *+' % (_SPACE, _TEXT, _SPACE)
 )
+_ILL_TEXT = re.compile(
+    rb'[ \t\0]*+(?>(?:\\[,= ]|[^ \n])+)%b(?>(?:%b,)*)%b="(?>(?:\\.|[^"\\\n])*)(?:"[^, \n]|(\\?\Z))'
+    % (_SPACE, _FIELD, _NAME)
+)
 _PAIR = re.compile(rb",(%b)=(%b)" % (_NAME, _NAME))
 _EACH = re.compile(rb"(?:^|,)(%b)=(%b|[^,\" ]++)" % (_NAME, _TEXT))
 _TIME = re.compile(rb"-?\d{1,30}")
@@ -116,9 +120,11 @@ def _field_names(raw: tuple[bytes, ...]) -> tuple[str, ...]:
 
 def _form(line: bytes) -> str:
     """Return why a line has not the form of a point."""
+    if match := _ILL_TEXT.match(line):
+        if match[1] is None:
+            return "something stands right behind the second quote of a text"
+        return "a text goes on behind the end of its line, which is not read"
     if (match := _PARTS.fullmatch(line)) is None:
-        if line.count(b'"') % 2:
-            return "a text goes on behind the end of its line, which is not read"
         return "it has no time" if _PARTS.fullmatch(line + b" 1") else "it is not `measurement,tags fields time`"
     if not _HEAD.fullmatch(match[1]):
         return "its measurement and tags are not `name,tag=text,...`"
