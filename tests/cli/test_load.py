@@ -12,6 +12,7 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 import zstandard
 
@@ -236,6 +237,20 @@ def test_ctrl_c_says_what_is_stored(tmp_path: Path) -> None:
     says(complaint(command.stderr), "interrupted by the user", "points were acknowledged", "tsbench cleanup results")
     (status,) = (tmp_path / "results").glob("*/*/status.json")
     assert json.loads(status.read_text())["state"] == "interrupted"
+
+
+@pytest.mark.postgres
+def test_ctrl_c_before_the_first_point_says_how_to_clean_up(tmp_path: Path, postgres_endpoint: str) -> None:
+    words = ("load", "postgres", "--use-case", "cpu-only", "--endpoint", postgres_endpoint)
+    with nothing_left(), psycopg.connect(postgres_endpoint) as one:
+        one.execute("CREATE TABLE IF NOT EXISTS cpu (x int)")
+        one.execute("LOCK TABLE cpu")  # so that whoever drops it waits
+        command = Command(tmp_path, "tsbench", *words)
+        command.until_phase("start")
+        time.sleep(2)
+        command.process.send_signal(signal.SIGINT)
+        assert command.process.wait(60) == 130
+    says(complaint(command.stderr), "interrupted by the user; remove what was created with: tsbench cleanup results")
 
 
 @pytest.mark.root

@@ -82,14 +82,16 @@ def store_file(trial: Trial) -> None:
 
 @contextmanager
 def saying_what_is_left(trial: Trial) -> Iterator[None]:
-    """Add to an interrupt or an error what became of the points, and how to remove those that are stored."""
+    """Add to an interrupt or an error what became of the points, and how to remove what is stored."""
 
     def left(*, in_flight: bool = False) -> str:
-        total = trial.total
+        total, command = trial.total, f"tsbench cleanup {short_path(trial.run.path)}"
+        if trial.progress.current != "load":
+            return f"remove what was created with: {command}"
         said = [f"{total.points:,} points were acknowledged", f"{total.refused:,} refused" if total.refused else ""]
         if total.unknown or in_flight:
             said.append(f"and {f'{total.unknown:,} ' if total.unknown else ''}more may be stored")
-        return f"{', '.join(filter(None, said))}; remove them with: tsbench cleanup {short_path(trial.run.path)}"
+        return f"{', '.join(filter(None, said))}; remove them with: {command}"
 
     try:
         yield
