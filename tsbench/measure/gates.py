@@ -35,14 +35,13 @@ from tsbench import units
 from tsbench.errors import UserMistake
 from tsbench.measure.latency import BURST_REACH, Latency, latency_of
 from tsbench.measure.margins import judge
-from tsbench.results.summary import GateResult
 from tsbench.text import shortened, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tsbench.results.figures import OpFigures
-    from tsbench.results.summary import GateState, Summary
+    from tsbench.results.summary import GateResult, GateState, Summary
 
 EXAMPLES = "write:p99<50ms, query:p95<200ms, failures<0.1%, points/s>3500"
 TIMES = ("response", "service")
@@ -286,11 +285,11 @@ def _result(gate: Gate, summary: Summary) -> GateResult:
         return _latency_result(gate, summary)
     measured, what = _amount(gate, summary)
     if measured is None:
-        return GateResult(gate.text, None, "not judged", what)
+        return _judged(gate, None, "not judged", what)
     basis = f" ({what})" if gate.figure == "failures" else ""
     if is_held_back(gate, summary) and gate.holds(measured) != gate.holds(math.inf):
         text = f"at least {_shown(gate, measured)}, as much as the load generator could do"
-        return GateResult(gate.text, measured, "undecided", text)
+        return _judged(gate, measured, "undecided", text)
     return _by_margin(gate, measured, f"{_shown(gate, measured)}{basis}", _ops(gate, summary))
 
 
@@ -301,20 +300,20 @@ def _by_margin(gate: Gate, measured: float, text: str, ops: Sequence[OpFigures])
     if margin is not None:
         text += f", {_shown(gate, margin[0])} to {_shown(gate, margin[1])} within this run"
     state: GateState = "undecided" if len(ends) > 1 else "pass" if ends.pop() else "fail"
-    return GateResult(gate.text, measured, state, text)
+    return _judged(gate, measured, state, text)
 
 
 def _latency_result(gate: Gate, summary: Summary) -> GateResult:
     """Return the result of a gate on a latency; it is not judged if the limit lies within the times that it can be."""
     interval, what = _latency(gate, summary)
     if interval is None:
-        return GateResult(gate.text, None, "not judged", what)
+        return _judged(gate, None, "not judged", what)
     tail = summary.measured.tails.get(gate.text) if summary.measured else None
     if tail is not None and gate.percent is not None:
         seen = judge(tail, gate.percent, gate.limit, below=gate.sign in {"<", "<="})
         if seen.state != "not judged":
             text = f"{interval.text}: {seen.text} ({what})"
-            return GateResult(gate.text, interval.most_ns, seen.state, text, confidence=seen.confidence)
+            return _judged(gate, interval.most_ns, seen.state, text, confidence=seen.confidence)
     least_ns, most_ns = interval.bounds_ns
     doubt = what
     if interval.is_open_ended:
@@ -325,10 +324,19 @@ def _latency_result(gate: Gate, summary: Summary) -> GateResult:
     ends = {gate.holds(end_ns) for end_ns in (least_ns, most_ns)}
     if len(ends) > 1:
         text = f"{interval.text} around the limit of {units.format_duration(gate.limit)}: {doubt}"
-        return GateResult(gate.text, interval.most_ns, "not judged", text)
+        return _judged(gate, interval.most_ns, "not judged", text)
     return _by_margin(
         gate, interval.most_ns, f"{interval.text} ({what})", () if interval.is_interval else _ops(gate, summary)
     )
+
+
+def _judged(
+    gate: Gate, measured: float | None, state: GateState, text: str, confidence: float | None = None
+) -> GateResult:
+    # Load processes parse gates and judge none: what a summary consists of would take each of them 0.1 s.
+    from tsbench.results.summary import GateResult  # noqa: PLC0415
+
+    return GateResult(gate.text, measured, state, text, confidence=confidence)
 
 
 def _latency(gate: Gate, summary: Summary) -> tuple[Latency | None, str]:

@@ -68,7 +68,7 @@ def load(trial: Trial) -> None:
 
 
 def _saying_what_is_left(trial: Trial) -> AbstractContextManager[None]:
-    """Return what adds to an interrupt or an error what is stored now, which whoever only loads wants to know."""
+    """Return a context that adds the stored points to an error, which whoever only loads wants to know."""
     return nullcontext() if "drive" in trial.spec.steps else loading.saying_what_is_left(trial)
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
+import textwrap
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from tsbench import units
 from tsbench.scenario.file_keys import FileKeys
 from tsbench.scenario.spec import INTERNAL, PacePart, QueryFilePart, RunSpec
-from tsbench.scenario.types import UNIT
+from tsbench.scenario.types import UNIT, Part
 from tsbench.scenario.use_case import built_in_cases
 from tsbench.targets.registry import TARGETS
 from tsbench.workload.queries import QUERIES
@@ -87,6 +91,8 @@ def _document(lists: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
     for model in models:
         schema = model.model_json_schema()
         document["$defs"] |= {**schema.pop("$defs", {}), model.__name__: schema}
+    for model in _below(Part):
+        _describe(document if model is RunSpec else document["$defs"].get(model.__name__, {}), model)
     whole = document["$defs"].pop(FileKeys.__name__)
     tables = {
         key: {"type": "array", "items": {"$ref": f"#/$defs/{model.__name__}"}, "default": []}
@@ -102,6 +108,33 @@ def _document(lists: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
     document["description"] = "A scenario of tsbench: one question."
     tidied: dict[str, Any] = _tidied(document)
     return tidied
+
+
+def _below(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """Yield all models that extend one."""
+    for one in model.__subclasses__():
+        yield one
+        yield from _below(one)
+
+
+def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """Add the docstrings of a model's fields to its schema."""
+    for name, about in _docstrings(model).items():
+        key = model.model_fields[name].alias or name
+        if key in schema.get("properties", ()):
+            schema["properties"][key]["description"] = about
+
+
+def _docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """Return the texts below the fields of a model, from its source: pydantic would read it whenever it is imported."""
+    texts = _docstrings(base) if (base := model.__base__) is not None and issubclass(base, Part) else {}
+    definition = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
+    assert isinstance(definition, ast.ClassDef)  # noqa: S101 - as all sources of classes are
+    for one, behind in pairwise(definition.body):
+        match one, behind:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                texts[name] = inspect.cleandoc(text)
+    return texts
 
 
 _NULL = {"type": "null"}

@@ -26,7 +26,7 @@ class Part(BaseModel):
     """
 
     # Each table is built as a part of the whole scenario anyway; alone as well would take every process 0.1 s.
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     @field_validator("*", mode="after")
     @classmethod
