@@ -123,7 +123,7 @@ def environment(end: str) -> Path:
 
 @pytest.mark.slow
 @getattr(pytest.mark, "locust-versions")
-@pytest.mark.parametrize("end", ["oldest", "newest"])
+@pytest.mark.parametrize("end", ["newest", pytest.param("oldest", marks=pytest.mark.nightly)])
 def test_private_names_are_there_and_a_master_and_a_worker_run(end: str, tmp_path: Path) -> None:
     programs = environment(end) / "bin"
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TSBENCH_CLUSTER_SECRET": "0123456789abcdef0123456789abcdef"}

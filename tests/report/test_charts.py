@@ -114,7 +114,7 @@ def place_of(chromium: browser.Browser, number: int) -> list[float]:
 
 @pytest.mark.slow
 @pytest.mark.chromium
-@pytest.mark.parametrize("width", [1_300, 390])
+@pytest.mark.parametrize("width", [390, pytest.param(1_300, marks=pytest.mark.nightly)])
 def test_every_chart_is_hovered_and_zooms_all_charts_of_its_run(page: Path, chromium: browser.Browser, width: int):
     chromium.resize(width, 900)
     chromium.go(f"file://{page}")
