@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import re
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsbench.workload.expressions import parse
+from tsbench.workload.expressions import Expression
 
 COLUMNS = {"a": np.array([1.0, -2.5, 3.0]), "b": np.array([4.0, 0.5, -6.0])}
 PLAIN = {"abs": abs, "max": max, "min": min, "floor": math.floor, "ceil": math.ceil, "sin": math.sin, "cos": math.cos}
@@ -30,9 +31,10 @@ def expressions() -> st.SearchStrategy[str]:
 
 @given(expressions())
 def test_an_expression_is_what_python_makes_of_it_row_by_row(text: str) -> None:
-    expression, names = parse(text, COLUMNS)
+    expression = Expression(text, COLUMNS)
     result = np.broadcast_to(expression(COLUMNS), 3)
-    assert names == {*re.findall(r"\b[ab]\b", text)}
+    assert (np.broadcast_to(pickle.loads(pickle.dumps(expression))(COLUMNS), 3) == result).all()
+    assert expression.uses == {*re.findall(r"\b[ab]\b", text)}
     for i in range(3):
         row = {name: float(column[i]) for name, column in COLUMNS.items()}
         assert result[i] == pytest.approx(eval(text, {"__builtins__": {}}, {**PLAIN, **row}), rel=1e-12, abs=1e-9)
@@ -62,5 +64,5 @@ def test_an_expression_is_what_python_makes_of_it_row_by_row(text: str) -> None:
 )
 def test_anything_else_is_refused_in_one_line(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=re.escape(why)) as caught:
-        parse(text, COLUMNS)
+        Expression(text, COLUMNS)
     assert "\n" not in str(caught.value)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, TypeVarTuple
 from gevent.event import Event
 
 from tsbench.drive.due_times import DueTimes, Turn
+from tsbench.drive.feed.encoder import EncoderJob
 from tsbench.drive.feed.payload_queue import PayloadQueue, Write
 from tsbench.drive.process_files import ProcessFiles
 from tsbench.drive.queries_of_file import queries_of_file
@@ -85,15 +86,17 @@ class LoadProcess:
         self.schema = schema_of(spec, self.target)
         self._world: tuple[World, Window] | None = None
         """The simulated world, and its time range that was loaded, in which answers do not change during writes."""
+        job = None
         if isinstance(spec, RunSpec):
             self._world = (world := spec.world_at(), spec.loaded(world))
+            job = EncoderJob.of(spec, world, self.schema.name, share.streams)
         self.timebase, self._origin_ns = timebase, timebase.origin_ns
         self.files = ProcessFiles(spec, share, directory, timebase, failed)
         self.recorder = self.files.recorder
         self.caller = caller_for(cooperative=self.target.cooperative)
         if not self.target.cooperative:
             self._import_driver()
-        self.feed = PayloadQueue(spec, share.streams, failed)
+        self.feed = PayloadQueue(job, failed)
         if spec.writes:  # those of a bare locustfile are known only when it makes them
             self.feed.prepare([(op.write or 1, op.write_mode) for op in spec.writes])
         self.drained = Event()

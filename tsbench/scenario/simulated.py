@@ -459,10 +459,10 @@ def _in_order(fields: Mapping[str, FieldPart]) -> tuple[_Order, frozenset[str]]:
             continue
         own = {name} if part.has_process else set()
         try:
-            expression, needs = expressions.parse(part.is_, numbers - {name} | own)
+            expression = expressions.Expression(part.is_, numbers - {name} | own)
         except ValueError as error:
             raise ValueError(f"{name}: is: {error}") from None
-        uses[name] = expression, needs - own
+        uses[name] = expression, expression.uses - own
     order: dict[str, expressions.Expression | None] = {}
     while len(order) < len(uses):
         known = {*order, _ELAPSED} - (uses.keys() - order.keys())

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from tsbench.workload.random_numbers import Floats
 
-Expression: TypeAlias = "Callable[[Mapping[str, Floats]], Any]"
-"""A function of named columns, of equal shape, that returns a column of that shape, or a number."""
+_Function: TypeAlias = "Callable[[Mapping[str, Floats]], Any]"
 
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -33,25 +32,41 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
 _MOST_LETTERS = 1_000
 
 
-def parse(text: str, known: Collection[str]) -> tuple[Expression, frozenset[str]]:
-    """Return an expression over the `known` names, and those that it uses.
+class Expression:
+    """A function of named columns, of equal shape, that returns a column of that shape, or a number.
+
+    It uses the names `uses` of those that are known, and goes to another process as its text.
 
     Raises
     ------
     ValueError
-        If the text is none, or has anything but numbers, known names, + - * / and the functions above.
+        If the text has anything but numbers, known names, + - * / and the functions above.
     """
+
+    __slots__ = ("_compute", "_text", "uses")
+
+    def __init__(self, text: str, known: Collection[str]) -> None:
+        names: set[str] = set()
+        self._text, self._compute = text, _compiled(_tree(text), known, names)
+        self.uses = frozenset(names)
+
+    def __call__(self, columns: Mapping[str, Floats]) -> Any:
+        return self._compute(columns)
+
+    def __reduce__(self) -> tuple[type[Expression], tuple[str, frozenset[str]]]:
+        return Expression, (self._text, self.uses)
+
+
+def _tree(text: str) -> ast.AST:
     if len(text) > _MOST_LETTERS:
         raise ValueError(f"has {len(text):,} characters, more than {_MOST_LETTERS:,}")
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, RecursionError, MemoryError, ValueError):
         raise ValueError(f"'{text}' is no expression; write for example rpm * 0.12 + temp") from None
-    names: set[str] = set()
-    return _compiled(tree, known, names), frozenset(names)
 
 
-def _compiled(node: ast.AST, known: Collection[str], names: set[str]) -> Expression:
+def _compiled(node: ast.AST, known: Collection[str], names: set[str]) -> _Function:
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
             return lambda _: float(number)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.drive.support import document
 from tsbench.drive.feed import encoder
-from tsbench.drive.feed.encoder import Burst, Inbox, WriteStreams, framed
+from tsbench.drive.feed.encoder import Burst, EncoderJob, Inbox, WriteStreams, framed
 from tsbench.model import WriteMode
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import schema_of
@@ -23,6 +23,11 @@ def spec_of(target: str = "sqlite", window: str = "30m") -> RunSpec:
     found = document(op=[{"write": 1}, {"write": 4}], drive={"window": window}, target={"name": target})
     (spec,) = Scenario(Path("test.toml"), found).expand()
     return spec
+
+
+def writes_of(spec: RunSpec, *streams: int) -> WriteStreams:
+    schema = schema_of(spec, registry.get(spec.target.name)).name
+    return WriteStreams.of(EncoderJob.of(spec, spec.world_at(), schema, streams))
 
 
 @pytest.mark.parametrize("length", [1, 7, 24, 1_000])
@@ -43,7 +48,7 @@ def test_a_view_of_encoded_bytes_arrives_as_bytes() -> None:
 
 
 def test_streams_take_turns_and_a_block_is_cut_in_one_way() -> None:
-    streams = WriteStreams.of(spec_of(), [0, 2])
+    streams = writes_of(spec_of(), 0, 2)
     singles = streams.next(1, WriteMode.SINGLE, 100)
     multi = streams.next(4, WriteMode.MULTI, 3)
     assert (singles.stream, singles.block, singles.offset, len(singles.data)) == (0, 0, 0, 100)
@@ -57,13 +62,13 @@ def test_streams_take_turns_and_a_block_is_cut_in_one_way() -> None:
 
 def test_a_burst_ends_at_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoder, "BURST_BYTES", 500)
-    burst = WriteStreams.of(spec_of(), [0]).next(1, WriteMode.SINGLE, 100)
+    burst = writes_of(spec_of(), 0).next(1, WriteMode.SINGLE, 100)
     assert sum(burst.sizes[:-1]) < 500 <= sum(burst.sizes)
 
 
 def test_the_encoder_makes_what_the_schema_makes() -> None:
     spec = spec_of("influxdb1")
-    streams = WriteStreams.of(spec, [1])
+    streams = writes_of(spec, 1)
     world = spec.world_at()
     batch = next(world.batches(1, points=spec.block_points, first_tick=world.ticks(spec.load.window), last_tick=240))
     schema = schema_of(spec, registry.get("influxdb1"))

@@ -13,10 +13,12 @@ import pytest
 
 from tests.drive.support import document
 from tsbench.drive.feed import payload_queue
+from tsbench.drive.feed.encoder import EncoderJob
 from tsbench.drive.feed.payload_queue import PayloadQueue
 from tsbench.errors import Broken, UserMistake
 from tsbench.model import WriteMode
 from tsbench.scenario.spec import Scenario
+from tsbench.targets import registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +33,11 @@ def spec_of(**tables: Any) -> RunSpec:
     return spec
 
 
+def job_of(spec: RunSpec) -> EncoderJob:
+    world = spec.world_at()
+    return EncoderJob.of(spec, world, next(iter(registry.get(spec.target.name).schemas)), range(world.spec.streams))
+
+
 @pytest.fixture
 def queue_of() -> Iterator[Callable[..., PayloadQueue]]:
     """Make queues of all streams, closed at the end; an encoder that fails raises here."""
@@ -40,7 +47,7 @@ def queue_of() -> Iterator[Callable[..., PayloadQueue]]:
         def fail(reason: str) -> None:
             raise AssertionError(reason)
 
-        made.append(PayloadQueue(spec, range(spec.world.spec().streams), fail))
+        made.append(PayloadQueue(job_of(spec), fail))
         if kinds:
             made[-1].prepare(kinds)
         return made[-1]
@@ -112,7 +119,7 @@ def test_a_size_that_does_not_divide_the_blocks_is_named(queue_of) -> None:
 
 def test_the_encoder_of_writes_that_were_not_announced_is_started_once_with_the_first() -> None:
     reasons: list[str] = []
-    queue = PayloadQueue(spec_of(), [0], reasons.append)
+    queue = PayloadQueue(job_of(spec_of()), reasons.append)
     assert queue._encoder is None
     taking = [
         gevent.spawn(lambda kind=kind: queue.take(*kind) or queue.wait_for(*kind)) for kind in (SINGLE, MULTI) * 2
@@ -120,16 +127,15 @@ def test_the_encoder_of_writes_that_were_not_announced_is_started_once_with_the_
     gevent.joinall(taking, timeout=60)
     writes = [greenlet.value for greenlet in taking]
     assert [write.payload.points for write in writes] == [1, 4, 1, 4]
-    places = {(write.block, write.offset + n) for write in writes for n in range(write.payload.points)}
+    places = {(write.stream, write.block, write.offset + n) for write in writes for n in range(write.payload.points)}
     assert len(places) == 10
     queue.close()
     assert reasons == []
 
 
 def test_an_encoder_that_cannot_begin_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = spec_of(op=[{"write": 1}])
-    broken = spec.model_copy(update={"target": spec.target.model_copy(update={"name": "nowhere"})})
-    queue = PayloadQueue(broken, [0], pytest.fail)
+    broken = job_of(spec_of(op=[{"write": 1}]))._replace(target="nowhere")
+    queue = PayloadQueue(broken, pytest.fail)
     with pytest.raises(Broken, match=r"writes cannot be encoded: UserMistake: .*'nowhere'"):
         queue.prepare([SINGLE])
     queue.close()

@@ -32,17 +32,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tsbench.errors import one_line
 from tsbench.model import WriteMode
-from tsbench.scenario.spec import RunSpec
-from tsbench.scenario.validation import schema_of
 from tsbench.servers.children import PIPE_BYTES, standard_pipes
 from tsbench.targets import registry
+from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from tsbench.model import Batch
+    from tsbench.scenario.spec import RunSpec
     from tsbench.targets.base import Payload, Schema
-    from tsbench.workload.world import World
 
 BURST_BYTES = 256 * 1024
 """Size at which a burst ends; it has one write at least."""
@@ -51,10 +50,26 @@ SENT_BYTES = 32 * 1024
 
 
 class EncoderJob(NamedTuple):
-    """The data of a load process: the specification of the run as JSON, and the streams that the process owns."""
+    """What a load process writes after the bulk load: blocks of its own `streams`, from number `first_block` on.
 
-    spec: Mapping[str, Any]
+    It has no more of the run's specification, whose classes take half a second to import.
+    """
+
+    target: str
+    schema: str
+    world: WorldSpec
     streams: tuple[int, ...]
+    block_points: int
+    first_tick: int
+    last_tick: int | None = None
+    first_block: int = 0
+
+    @classmethod
+    def of(cls, spec: RunSpec, world: World, schema: str, streams: Sequence[int]) -> EncoderJob:
+        """Return that of some streams of a run's world."""
+        first, last = spec.write_ticks(world)
+        size, begin = spec.block_points, spec.first_block
+        return cls(spec.target.name, schema, world.spec, tuple(streams), size, first, last, begin)
 
 
 class WantedWrites(NamedTuple):
@@ -187,13 +202,17 @@ class WriteStreams:
         self._begun: dict[tuple[int, WriteMode], _Block] = {}
 
     @classmethod
-    def of(cls, spec: RunSpec, streams: Sequence[int]) -> WriteStreams:
-        """Return the writes of a run after its bulk load."""
-        world = spec.world_at()
-        first, last = spec.write_ticks(world)
-        schema = schema_of(spec, registry.get(spec.target.name))
-        size, begin = spec.block_points, spec.first_block
-        return cls(world, schema, streams, block_points=size, first_tick=first, last_tick=last, first_block=begin)
+    def of(cls, job: EncoderJob) -> WriteStreams:
+        """Return the writes of a job."""
+        return cls(
+            World(job.world),
+            registry.get(job.target).schemas[job.schema],
+            job.streams,
+            block_points=job.block_points,
+            first_tick=job.first_tick,
+            last_tick=job.last_tick,
+            first_block=job.first_block,
+        )
 
     def next(self, points: int, mode: WriteMode, most: int) -> Burst:
         """Return the next writes of a kind, at most `most` and of one block; none if the streams have ended."""
@@ -248,7 +267,7 @@ def serve(incoming: int, outgoing: int) -> None:
 
 
 def _begin(job: EncoderJob) -> WriteStreams:
-    streams = WriteStreams.of(RunSpec.model_validate(job.spec), job.streams)
+    streams = WriteStreams.of(job)
     gc.collect()
     gc.freeze()
     return streams

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tsbench.model import WriteMode
-    from tsbench.scenario.spec import Job
 
 READY_POINTS = 8_192
 """Points that are kept encoded of each kind of write, as far as READY_BYTES allows."""
@@ -106,14 +105,15 @@ class PayloadQueue:
 
     Parameters
     ----------
+    job
+        The writes; None of a process that has none.
     failed
         Callback, with the reason, if nothing more can be encoded.
     """
 
-    def __init__(self, spec: Job, streams: Sequence[int], failed: Callable[[str], None]) -> None:
+    def __init__(self, job: EncoderJob | None, failed: Callable[[str], None]) -> None:
         self.encode_ns = 0
-        self._job = EncoderJob(spec.model_dump(mode="json", by_alias=True), tuple(streams))
-        self._block_points, self._failed = spec.block_points, failed
+        self._job, self._failed = job, failed
         self._kinds: dict[tuple[int, WriteMode], _Kind] = {}
         self._requested: deque[_Kind] = deque()
         """The kinds of the bursts that have not come, in their order."""
@@ -175,8 +175,10 @@ class PayloadQueue:
         return all(kind.ended and not kind.count and not kind.pending for kind in self._kinds.values())
 
     def _add_kind(self, points: int, mode: WriteMode) -> _Kind:
-        if self._block_points % points:
-            text = f"writes of {points} points do not fit blocks of {self._block_points}"
+        if self._job is None:
+            raise UserMistake("there are no points to write: the run only asks the queries of a file")
+        if self._job.block_points % points:
+            text = f"writes of {points} points do not fit blocks of {self._job.block_points}"
             raise UserMistake(f"{text}; set block_points of the user class to a multiple of {points}")
         self.begin()
         kind = self._kinds.get((points, mode))  # added by another user while the encoder was started
@@ -275,7 +277,7 @@ class PayloadQueue:
             kind.ended = True
         kind.arrived.set()
 
-    def _send(self, message: EncoderJob | WantedWrites) -> None:
+    def _send(self, message: EncoderJob | WantedWrites | None) -> None:
         if self._encoder is not None:
             with suppress(BrokenPipeError):  # it has ended: whoever reads finds its last message
                 os.write(self._encoder.outgoing, framed(message))
