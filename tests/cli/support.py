@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from tsbench.collect.processes import LOCUST
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -152,7 +154,7 @@ class Command:
 
     def load_process(self) -> psutil.Process:
         """Locust's first process: the master, if it has workers."""
-        (found,) = (p for p in psutil.Process(self.process.pid).children() if "locust" in p.cmdline())
+        (found,) = (p for p in psutil.Process(self.process.pid).children() if LOCUST in p.cmdline())
         return found
 
     def signal(self, number: signal.Signals) -> None:

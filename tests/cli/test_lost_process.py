@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from tests.cli.support import complaint, content, nothing_left, only, says, scenario, started
+from tsbench.collect.processes import LOCUST
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ def test_rows_of_a_lost_load_process_are_judged_as_such(tmp_path: Path, embedded
     with nothing_left():
         command = started(tmp_path, *POSTGRES, "--set", "drive.duration=15s", "--set", "drive.processes=2")
         command.until_measured()
-        (master,) = (p for p in psutil.Process(command.process.pid).children() if "locust" in p.cmdline())
+        (master,) = (p for p in psutil.Process(command.process.pid).children() if LOCUST in p.cmdline())
         random.choice(master.children()).kill()
         assert command.wait() == 1, command.stderr
     says(complaint(command.stderr), "1 of 2 workers ended early: worker-", "killed by SIGKILL")

@@ -12,6 +12,7 @@ import psutil
 from tests.cli.support import PROGRAMS
 from tests.faults.bench import IMPATIENT, KEPT, PATIENCE_S, STARTS_ANEW, Fault, Skipped
 from tests.faults.hands import CHECKING, FIVE_SECONDS, LOADING, disk_full, nothing, room, signalled, small_disk, told
+from tsbench.collect.processes import LOCUST
 from tsbench.collect.sysstat import recorder
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def _load(stand: Stand) -> psutil.Process:
 
 
 def _worker(stand: Stand) -> psutil.Process:
-    return next(child for child in stand.load_process().children() if "locust" in child.cmdline())
+    return next(child for child in stand.load_process().children() if LOCUST in child.cmdline())
 
 
 def _first_worker(stand: Stand) -> None:
@@ -38,9 +39,9 @@ def _first_worker(stand: Stand) -> None:
     stand.until("measure")
 
     def forked() -> bool:
-        return any("locust" in child.cmdline() for child in stand.load_process().children())
+        return any(LOCUST in child.cmdline() for child in stand.load_process().children())
 
-    stand.command.wait_until(lambda: [one for one in stand.command.family() if "locust" in one.cmdline()])
+    stand.command.wait_until(lambda: [one for one in stand.command.family() if LOCUST in one.cmdline()])
     stand.command.wait_until(forked)
     began = time.monotonic()
     _worker(stand).kill()

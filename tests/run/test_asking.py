@@ -16,6 +16,7 @@ import pytest
 from tests.cli.support import Command, complaint, nothing_left, says
 from tests.cli.test_query_files import WORLD, asked
 from tsbench.cli.main import main
+from tsbench.collect.processes import LOCUST
 from tsbench.drive.queries_of_file import queries_of_file
 from tsbench.results.process import Share
 from tsbench.results.rundir import find_runs
@@ -188,7 +189,7 @@ def test_a_load_that_somebody_ends_has_not_asked_everything(endpoint: str, tmp_p
     with nothing_left():
         command = Command(tmp_path, "tsbench", "query", "sqlite", "q", "--endpoint", endpoint, "--rate", "50")
         command.until_measured()
-        locust = [one for one in psutil.Process(command.process.pid).children() if "locust" in one.cmdline()]
+        locust = [one for one in psutil.Process(command.process.pid).children() if LOCUST in one.cmdline()]
         os.kill(locust[0].pid, signal.SIGTERM)
         assert command.process.wait(60) == 1
     says(complaint(command.stderr), "of 5,000 queries were answered")

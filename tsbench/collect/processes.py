@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from tsbench.collect.sampler import Row
 
+LOCUST = "tsbench.drive.locust_main"
+"""The module that load processes are started with."""
+
 MEMORY_SHARE = 0.01
 """Share of one core's time for reading memory sizes.
 
@@ -197,7 +200,7 @@ def _load_processes() -> list[int]:
     processes = []
     for child in children_of(os.getpid()):
         with suppress(psutil.Error):
-            if "locust" in psutil.Process(child).cmdline():
+            if LOCUST in psutil.Process(child).cmdline():
                 processes.append(child)
     return processes
 

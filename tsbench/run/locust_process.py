@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tsbench.collect.processes import LOCUST
 from tsbench.errors import Broken, UserMistake
 from tsbench.results.json_files import read_part
 from tsbench.results.process import TIMES, Times
@@ -119,7 +120,7 @@ def command(spec: Job) -> list[str]:
     """Return the command line, which contains no secret."""
     drive = spec.drive
     users = str(drive.users)
-    words = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--headless", "--only-summary"]
+    words = [sys.executable, "-m", LOCUST, "-f", str(LOCUSTFILE), "--headless", "--only-summary"]
     words += ["--stop-timeout", str(drive.stop_timeout // NS_PER_S), "--exit-code-on-error", "0"]
     words += [] if drive.steps else ["--users", users, "--spawn-rate", users]
     if drive.processes > 1:
@@ -174,7 +175,7 @@ def web(target: str, host: str, port: int, words: Sequence[str]) -> NoReturn:
     file = locustfile(target)
     secret_for(host, WEB_PASSWORD, "--host")
     expect_free(host, port, "--port")
-    command = [sys.executable, "-m", "locust", "-f", str(file), "--class-picker"]
+    command = [sys.executable, "-m", LOCUST, "-f", str(file), "--class-picker"]
     os.execv(sys.executable, [*command, "--web-host", host, "--web-port", str(port), *words])  # noqa: S606 - no shell
 
 
