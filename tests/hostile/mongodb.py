@@ -95,6 +95,9 @@ def probe(mode: str, attack: Attack, certificates: Certificates) -> Loot:
 ENDPOINTS = {"mongodb": f"mongodb://{USER}@127.0.0.1:{{port}}/tsbench"}
 
 
+betrayed = holds_secret
+
+
 def honest(request: bytes, random: Random) -> bytes:
     """Return the answer of a server that takes every command, and logins until it has to prove that it knows them."""
     if len(request) < _HEAD.size:

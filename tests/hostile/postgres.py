@@ -126,6 +126,11 @@ ENDPOINTS = {"postgres": f"postgresql://{USER}@127.0.0.1:{{port}}/tsbench"}
 _KINDS = b"RSKZCEDTINt123nsGHWAVvcd"
 
 
+def betrayed(seen: bytes) -> bool:
+    """Return True if a client sent its password, or the hash of it."""
+    return holds_secret(seen) or bool(HASHED.search(seen))
+
+
 def honest(request: bytes, random: Random) -> bytes:
     """Return what a server says that takes everything, without or with a login."""
     found = b""

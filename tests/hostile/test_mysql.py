@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import random
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -182,13 +180,3 @@ def test_a_server_that_shows_another_certificate_a_moment_later_gets_nothing(cer
     assert "Fingerprint verification of server certificate failed" in said
     assert not any(one.statements for one in dialogues)
     assert not holds_secret(bytes(server.channels[1].heard))
-
-
-# --- anything
-
-
-@pytest.mark.slow
-def test_random_legal_packets_get_no_file_and_no_password() -> None:
-    command = [sys.executable, "-m", "tests.hostile.mysql", "--dialogues", "150"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
