@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tsbench.workload.processes import (
-    Choice,
     Fixed,
     Fresh,
     Lazy,
@@ -37,7 +36,6 @@ def run(process: Process, ticks: int = 4_000, series: int = 20, seed: int = 1) -
         (Fixed(3.0), 3.0, 0.0),
         (Uniform(2.0, 4.0), 3.0, 2 / 12**0.5),
         (Normal(5.0, 2.0), 5.0, 2.0),
-        (Choice((1.0, 3.0)), 2.0, 1.0),
         (Pareto(5.0, 1.0), 1.25, (5 / (16 * 3)) ** 0.5),
     ],
 )

@@ -82,17 +82,6 @@ class Pareto:
         return np.minimum(values, self.most, out=values)
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A choice among several values, equally likely."""
-
-    values: tuple[float, ...]
-
-    def sample(self, bits: Numbers, rows: int, columns: int) -> Floats:
-        which = (bits.uniform(rows, columns) * len(self.values)).astype(np.intp)
-        return np.array(self.values, dtype=np.float64)[which]
-
-
 # --- processes --------------------------------------------------------------------------------------------------------
 
 
