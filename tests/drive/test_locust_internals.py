@@ -97,6 +97,26 @@ for seconds in (locust_internals.SLEPT, 0.0):
     assert done.stdout.split() == ["0", "1"]
 
 
+# When the second row fails, gevent does so itself, and our module can go.
+@pytest.mark.parametrize(("module", "least", "most"), [("tsbench.drive.locust_main", 1, 1), ("locust.main", 10, 99)])
+def test_our_load_processes_look_through_the_installed_packages_once(module: str, least: int, most: int) -> None:
+    text = f"""
+import collections, sys
+read = collections.Counter()
+sys.addaudithook(lambda event, args: read.update([str(args[0])]) if event == "open" else None)
+sys.argv = ["locust", "--version"]
+from {module} import main
+try:
+    main()
+finally:
+    print(max(count for name, count in read.items() if name.endswith("entry_points.txt")))
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    version, times = done.stdout.splitlines()
+    assert version.startswith("locust ")
+    assert least <= int(times) <= most
+
+
 def environment(end: str) -> Path:
     """Return a virtual environment with the oldest or newest Locust, made once and kept outside of the checkout."""
     uv = Path(sys.executable).parent / "uv"
