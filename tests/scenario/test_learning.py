@@ -262,6 +262,7 @@ def test_decimal_commas_zones_and_doubled_hours(tmp_path: Path) -> None:
         ("time,v\n1700000000,2\n", ["--tag", "w"], "--tag: there is no column 'w'"),
         ("time\n1700000000\n", [], "no column has values that change"),
         ("time,v\n", [], "has no rows"),
+        ("time,v\n1700000000,2\n", ["--zone", "Asia/Tokyo"], "the times in 'time' need none; leave it out"),
         ("time,v\n1700000000,2\n", ["--out", "y.txt"], "a use case is a .toml file"),
     ],
 )
@@ -270,6 +271,13 @@ def test_a_file_that_is_no_recording_is_one_line(
 ) -> None:
     assert main(["learn", str(csv(tmp_path, text)), *options]) == 2
     says(complaint(capsys.readouterr().err), why)
+
+
+def test_line_protocol_has_no_zone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.lp").write_text("m,host=a v=1 1451606400000000000\n")
+    for command in ("check", "learn"):
+        assert main([command, str(tmp_path / "x.lp"), "--zone", "Asia/Tokyo"]) == 2
+        says(complaint(capsys.readouterr().err), "--zone Asia/Tokyo: the times in 'time' need none; leave it out")
 
 
 def test_other_files_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

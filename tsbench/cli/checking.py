@@ -88,7 +88,9 @@ def _propose(
             raise UserMistake(f"--tag {tags[0]}: line protocol says itself which are tags; leave it out")
         known = measurements_and_tags(file, _ROWS)
         tagged = {name: own for name, own in known.items() if own} or dict([next(iter(known.items()))])
-        given = [recording(read(file, _ROWS, name), time=time, lines=(name, own)) for name, own in tagged.items()]
+        given = [
+            recording(read(file, _ROWS, name), time=time, zone=zone, lines=(name, own)) for name, own in tagged.items()
+        ]
         if left := [name for name in known if name not in tagged]:
             said = f"left out, without tags, which name series: {', '.join(left)}"
             stderr.print(shortened(f"tsbench: {said}", _MOST_HINT), markup=False, highlight=False)

@@ -88,12 +88,14 @@ def recording(
     Raises
     ------
     UserMistake
-        If a column does not exist, or none has times or numbers.
+        If a column does not exist, none has times or numbers, or the times have a zone already.
     """
     for option, name in (("--time", time), ("--key", key), *(("--tag", tag) for tag in tags)):
         if name is not None and name not in frame.columns:
             raise UserMistake(f"{option}: there is no column '{name}'; {suggestion(name, frame.columns)}")
     time = time or _time_column(frame)
+    if zone != "UTC" and (frame[time].dtype.is_numeric() or getattr(frame[time].dtype, "time_zone", None)):
+        raise UserMistake(f"--zone {zone}: the times in '{time}' need none; leave it out")
     if lines is not None:
         return _of_lines(frame, time, *lines)
     count = len(frame)
