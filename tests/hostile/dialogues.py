@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -101,7 +102,8 @@ def converse(name: str, seed: str, found: Counter[str]) -> list[str]:
         play(channel, protocol, random.Random(f"{seed} {next(numbers)}"))
 
     with FakeServer(serve) as server:
-        for call in use(name, protocol.ENDPOINTS[name].format(port=server.port)):
+        options = random.Random(seed).choice(getattr(protocol, "OPTIONS", ("",)))
+        for call in use(name, protocol.ENDPOINTS[name].format(port=server.port) + options):
             began = time.monotonic()
             try:
                 call()
@@ -162,9 +164,10 @@ def alone() -> Iterator[None]:
 def converse_all(count: int, seed: str, shown: Callable[[str], None]) -> Counter[str]:
     """Hold so many dialogues, as many with each target; return the counts."""
     found: Counter[str] = Counter()
-    names = [*PROTOCOLS]
+    names = [name for name in PROTOCOLS if name != "mariadb" or find_spec("MySQLdb") is not None]  # which is compiled
     with alone(), OPENED.watched():
-        for name in names:  # drivers are imported before anybody looks at the time
+        for name in names:  # drivers are imported, and baits laid, before anybody looks at the time
+            getattr(PROTOCOLS[name], "betrayed", bool)(b"")
             with suppress(UserMistake):
                 next(use(name, PROTOCOLS[name].ENDPOINTS[name].format(port=1)))()
         OPENED.paths.clear()

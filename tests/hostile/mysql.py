@@ -332,6 +332,12 @@ class Watch:
         if event == "open" and threading.get_ident() == self._thread:
             self._opened.append(str(arguments[0]))
 
+    def bait_was_opened(self) -> bool:
+        """Return whether anybody has opened the bait since the last call."""
+        with suppress(BlockingIOError):
+            return bool(os.read(self._inotify, 65_536))
+        return False
+
     @contextmanager
     def opened(self) -> Iterator[list[str]]:
         """Yield a list that holds, at the end, the files that were opened within."""
@@ -341,8 +347,7 @@ class Watch:
             yield found
         finally:
             self._thread = 0
-            with suppress(BlockingIOError):
-                os.read(self._inotify, 65_536)
+            if self.bait_was_opened():
                 self._opened.append(str(self.bait))
             found += self._opened
             self._opened.clear()
@@ -359,6 +364,8 @@ def got_file(seen: bytes) -> bool:
 # --- dialogues --------------------------------------------------------------------------------------------------------
 
 ENDPOINTS = {"mariadb": f"mariadb://{USER}@127.0.0.1:{{port}}/tsbench"}
+OPTIONS = ("", "", "", "?ssl-mode=REQUIRED", "?ssl-mode=VERIFY_IDENTITY")
+"""Options of endpoints for servers that speak no TLS, though some say so."""
 _ENCRYPTED = re.compile(rb"\x00\x01\x00[\x02-\x0f][\x00-\xff]{256}")
 """A packet of a login that is as long as the key: what RSA makes of a password."""
 
@@ -370,20 +377,17 @@ def play(channel: Channel, rng: random.Random) -> None:
 
 
 def betrayed(seen: bytes) -> bool:
-    """Return True if a client sent its password, as it is or for the owner of a key, or what is in a file."""
-    return holds_secret(seen) or bool(_ENCRYPTED.search(seen)) or got_file(seen)
+    """Return True if a client sent its password, as it is or for the owner of a key, or a file, or opened one."""
+    return holds_secret(seen) or bool(_ENCRYPTED.search(seen)) or got_file(seen) or _watch().bait_was_opened()
 
 
-@cache
-def _key() -> bytes:
-    with tempfile.TemporaryDirectory() as place:
-        return rsa_key(Path(place))
+_PLACE = tempfile.TemporaryDirectory(prefix="tsbench-test-")
+_key = cache(lambda: rsa_key(Path(_PLACE.name)))
+_watch = cache(lambda: Watch(Path(_PLACE.name)))
 
 
 class Random(Dialogue):
     """Often does something else that is legal there, or something that is legal elsewhere."""
-
-    files: Sequence[bytes] = (b"/proc/self/environ", b"", b"../x")
 
     def __init__(self, channel: Channel, rng: random.Random) -> None:
         super().__init__(channel, rng)
@@ -394,7 +398,7 @@ class Random(Dialogue):
             )
         if rng.random() < 0.1:
             self.capabilities = _CAPABILITIES ^ (1 << rng.randrange(32))
-        self.key = _key()
+        self.key, self.files = _key(), _watch().files
 
     def send(self, *payloads: bytes) -> None:
         if self.rng.random() < 0.005:

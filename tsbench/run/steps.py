@@ -11,7 +11,7 @@ A specification names its steps; the life cycle (`run.lifecycle`) goes through t
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from tsbench.check.audit import count_stored
@@ -50,7 +50,7 @@ def create(trial: Trial) -> None:
     """Drop what an earlier run left, and create the world's tables."""
     schema, world = trial.parts.schema, trial.of_world.world_at()
     made = schema.create(world.measurements, world.tags())  # which refuses names, before anything is dropped
-    with _saying_what_is_left(trial):
+    with loading.saying_what_is_left(trial):
         with trial.limits.step("create", "dropping what an earlier run left") as timeout_s:
             trial.session.run(schema.drop(world.measurements), timeout_s=timeout_s)
         with trial.limits.step("create", "creating the tables") as timeout_s:
@@ -61,15 +61,10 @@ def create(trial: Trial) -> None:
 def load(trial: Trial) -> None:
     """Store the first data: those of a world, or the points of a file, whose tables are made as they appear."""
     store = loading.store_file if isinstance(trial.spec, FileSpec) else loading.store_world
-    with _saying_what_is_left(trial):
+    with loading.saying_what_is_left(trial):
         store(trial)
     how = trial.spec.load
     trial.load = trial.total.figures(workers=how.workers, batch=how.batch, mode=how.mode)
-
-
-def _saying_what_is_left(trial: Trial) -> AbstractContextManager[None]:
-    """Return a context that adds the stored points to an error, which whoever only loads wants to know."""
-    return nullcontext() if "drive" in trial.spec.steps else loading.saying_what_is_left(trial)
 
 
 def adopt(trial: Trial) -> None:
