@@ -43,7 +43,8 @@ class Kind(StrEnum):
 class Field:
     """A field; `unit` is free text for people. Points may lack a `nullable` one: its column has floats, NaN for none.
 
-    A text is one of `texts`: columns have its index there, as they have 0 and 1 for the values of a boolean.
+    Those of integers are whole then, and at most 2^53. A text is one of `texts`: columns have its index there, as they
+    have 0 and 1 for the values of a boolean.
     """
 
     name: str

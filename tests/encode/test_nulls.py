@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import struct
+from dataclasses import replace
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 
-from tsbench.encode import csv, line_protocol, mysql_text, pgcopy, pgparams, sql
-from tsbench.model import Batch, Field, Measurement
+from tsbench.encode import csv, line_protocol, mysql_text, parquet, pgcopy, pgparams, sql
+from tsbench.model import Batch, Field, Kind, Measurement
 from tsbench.testing import data
 from tsbench.testing.data import START_NS
 
@@ -74,3 +77,28 @@ def test_a_field_that_may_not_lack_and_a_point_without_fields_are_refused() -> N
     empty = {"a": np.full(3, NAN), "b": np.full(3, NAN)}
     with pytest.raises(ValueError, match="without any field"):
         line_protocol.encode(Batch(none, 0, 0, BATCH.time_ns, BATCH.series, BATCH.tags, empty))
+
+
+def test_integers_stay_integers_in_every_format() -> None:
+    n = Field("n", Kind.INT, nullable=True)
+    m = Measurement("m", M.tags, (Field("a", nullable=True), n, replace(n, name="o")))
+    largest = float(2**53)
+    columns = {
+        "a": np.array([1.0, 2.0, NAN]),
+        "n": np.array([-largest, NAN, 0.0]),
+        "o": np.array([NAN, 100.0, largest]),
+    }
+    batch = Batch(m, 0, 0, BATCH.time_ns, BATCH.series, BATCH.tags, columns)
+    rows = [(1.0, -(2**53), None), (2.0, None, 100), (None, 0, 2**53)]
+    assert repr([row[2:] for row in sql.rows(sql.columns(batch, [0, 0, 0], extra_json=False))]) == repr(rows)
+    fields = [line.split(b" ")[1] for line in line_protocol.encode_singles(batch)]
+    assert fields == [b"a=1.0,n=-9007199254740992i", b"a=2.0,o=100i", b"n=0i,o=9007199254740992i"]
+    assert [line.split(b",")[-3:] for line in bytes(csv.encode(batch)).splitlines()] == [
+        [b"1.0", b"-9007199254740992", b""], [b"2.0", b"", b"100"], [b"", b"0", b"9007199254740992"],
+    ]  # fmt: skip
+    assert [row.rstrip(b")").split(b",")[-2:] for row in mysql_text.value_rows(batch)] == [
+        [b"-9007199254740992", b"NULL"], [b"NULL", b"100"], [b"0", b"9007199254740992"],
+    ]  # fmt: skip
+    made = pyarrow.parquet.read_table(io.BytesIO(b"".join(parquet.chunks(m, [batch]))))
+    assert made.schema.field("n").type == pyarrow.int64()
+    assert repr([tuple(row[name] for name in m.field_names) for row in made.to_pylist()]) == repr(rows)

@@ -500,7 +500,8 @@ def use_cases(draw: st.DrawFn) -> dict[str, object]:
     fields = {name: field | ({"decimals": 3} if field["type"] == "float" else {}) for name, field in fields.items()}
     gaps = ["mean(gap)", "count(gap)", "max(gap)"] if draw(st.booleans()) else []
     if gaps:
-        fields["gap"] = {"uniform": [0, 9], "decimals": 2, "null": draw(st.sampled_from([0.02, 0.5, 0.98]))}
+        fields["gap"] = {"uniform": [-9, 9], "null": draw(st.sampled_from([0.02, 0.5, 0.98]))}
+        fields["gap"] |= draw(st.sampled_from([{"decimals": 2}, {"type": "int"}]))
     fields["sum"] = {"is": " + ".join(names), "decimals": 3}
     some = draw(st.lists(st.sampled_from([*names, "sum"]), min_size=1, max_size=3, unique=True))
     rows = [*some, *(["gap"] if gaps else [])]
@@ -699,8 +700,8 @@ def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, obje
         ("entropy = 12", "entropy = 12, null = 1.5", "noise.null: must be less than 1"),
         (
             "entropy = 12",
-            'entropy = 12, null = 0.1, type = "int"',
-            "null: belongs to fields that are stored, and not to integers",
+            "entropy = 12, null = 0.1, hidden = true",
+            "null: belongs to fields that are stored",
         ),
         ("share = 1.0", 'share = 1.0\nwindow = "1m"', "share: needs no window"),
         ("share = 1.0", "share = 1.5", "share: must be at most 1"),

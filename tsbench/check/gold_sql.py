@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tsbench.check.comparison import NotAnAnswer, canonical, forms_of
-from tsbench.encode.parquet import arrow_labels
+from tsbench.encode.parquet import arrow_values
 from tsbench.encode.sql import ceil_datetime
 from tsbench.errors import one_line
 from tsbench.model import Kind, Rows, Window
@@ -56,12 +56,7 @@ class GoldSql:
     def add(self, slab: Slab, low: int, high: int) -> None:
         """Add rows of a slab."""
         columns = [pa.array(slab.time_ns[low:high]), pa.array(slab.series[low:high].astype(np.int64))]
-        for field in slab.measurement.fields:
-            values = slab.fields[field.name][low:high]
-            if field.labels:
-                columns.append(arrow_labels(pa, field, values))
-            else:
-                columns.append(pa.array(values, from_pandas=True))
+        columns += [arrow_values(pa, one, slab.fields[one.name][low:high]) for one in slab.measurement.fields]
         self._connection.register("slab", pa.Table.from_arrays(columns, [str(i) for i in range(len(columns))]))
         points, _ = _tables(slab.measurement.name)
         self._connection.execute(f"INSERT INTO {points} SELECT * FROM slab")  # noqa: S608 - our own text

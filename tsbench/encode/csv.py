@@ -9,6 +9,7 @@ import numpy as np
 
 from tsbench.encode.number_text import NumberColumn, number_parts, time_part
 from tsbench.encode.text_columns import TextPart, Texts, assemble, assembled, joined
+from tsbench.model import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +60,7 @@ def _plan(batch: Batch) -> tuple[list[TextPart], int, TextPart]:
             field.unit == "%",
             null=b"" if field.nullable else None,
             labels=tuple(_quoted(label if isinstance(label, str) else str(label).lower()) for label in field.labels),
+            whole=field.kind is Kind.INT,
         )
         for field in measurement.fields
     ]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tsbench.model import Batch, Codes, Field, Measurement
 
 _Tags: TypeAlias = "tuple[tuple[str, Codes], ...]"
+_SUFFIX = {Kind.INT: b"i"}
 _NULL = b"\0"
 """Stands for a field that a point lacks until it is taken out; no text of ours has it."""
 
@@ -70,9 +71,10 @@ def blocks(batch: Batch) -> Iterator[NDArray[np.uint8]]:
 def _without_nulls(data: memoryview, measurement: Measurement) -> Assembled:
     """Return whole lines without the fields that are null."""
     text = bytes(data)
-    for name in measurement.field_names:
-        text = text.replace(b"," + _escaped(name, ", =") + b"=" + _NULL, b"")
-    first = b" " + _escaped(measurement.field_names[0], ", =") + b"=" + _NULL
+    nulls = [_escaped(field.name, ", =") + b"=" + _NULL + _SUFFIX.get(field.kind, b"") for field in measurement.fields]
+    for null in nulls:
+        text = text.replace(b"," + null, b"")
+    first = b" " + nulls[0]
     text = text.replace(first + b",", b" ")
     if first + b" " in text:
         raise ValueError("line protocol cannot express a point without any field")
@@ -83,15 +85,15 @@ def _without_nulls(data: memoryview, measurement: Measurement) -> Assembled:
 def _plan(batch: Batch) -> tuple[list[TextPart], int, TextPart]:
     """Return the arguments of `assemble`: the parts of a line, the number of lines, and the start of each line."""
     name = _escaped(batch.measurement.name, ", ")
-    suffix = {Kind.INT: b"i"}
     fields = [
         NumberColumn(
             separator + _escaped(field.name, ", =") + b"=",
             batch.fields[field.name],
-            suffix.get(field.kind, b""),
+            _SUFFIX.get(field.kind, b""),
             field.unit == "%",
             null=_NULL if field.nullable else None,
             labels=_labels(field),
+            whole=field.kind is Kind.INT,
         )
         for field, separator in zip(batch.measurement.fields, chain([b" "], repeat(b",")), strict=False)
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from tsbench.encode import pgcopy, sql
 from tsbench.encode.number_text import NumberColumn, number_parts
 from tsbench.encode.text_columns import NO_ROWS, Assembled, TextPart, Texts, assembled, texts
+from tsbench.model import Kind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,13 +92,20 @@ def _assembled(batch: Batch, form: _Form) -> Assembled:
     if not len(batch):
         return NO_ROWS
     m, end = batch.measurement, form.end + form.lead
-    numbers = ([batch.series] if m.tags else []) + [batch.fields[name] for name in m.field_names]
-    nulls = ([None] if m.tags else []) + [form.null if field.nullable else None for field in m.fields]
-    percent = ([False] if m.tags else []) + [field.unit == "%" for field in m.fields]
-    labels = ([()] if m.tags else []) + [tuple(_label(label, form) for label in field.labels) for field in m.fields]
-    columns = [
-        NumberColumn(form.between if i else form.after_time, column, b"", percent[i], b"-0e0", nulls[i], labels[i])
-        for i, column in enumerate(numbers)
+    before = chain([form.after_time], repeat(form.between))
+    columns = [NumberColumn(next(before), batch.series, b"")] if m.tags else []
+    columns += [
+        NumberColumn(
+            next(before),
+            batch.fields[field.name],
+            b"",
+            field.unit == "%",
+            minus_zero=b"-0e0",
+            null=form.null if field.nullable else None,
+            labels=tuple(_label(label, form) for label in field.labels),
+            whole=field.kind is Kind.INT,
+        )
+        for field in m.fields
     ]
     parts = [_times(pgcopy.times_us(batch.time_ns)), *number_parts(columns)]
     if m.own_tags:

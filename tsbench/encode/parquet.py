@@ -81,13 +81,14 @@ def chunks(measurement: Measurement, batches: Iterable[Batch]) -> Iterator[bytes
 
 def _column(pa: Any, field: Field, values: Any) -> Any:
     """Return the values of a field, null where points lack it."""
+    made = arrow_values(pa, field, values)
+    return made.dictionary_decode() if field.kind is Kind.BOOL else made
+
+
+def arrow_values(pa: Any, field: Field, values: Any) -> Any:
+    """Return the values of a field as an Arrow array, null where points lack it; floats are not copied."""
     if field.labels:
-        labels = arrow_labels(pa, field, values)
-        return labels if field.kind is Kind.TEXT else labels.dictionary_decode()
-    return pa.array(values, from_pandas=True)
-
-
-def arrow_labels(pa: Any, field: Field, values: Any) -> Any:
-    """Return the values of a text or boolean field as an Arrow array, null where points lack it."""
-    codes = label_codes(values, len(field.labels)).astype(np.int32)
-    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes == len(field.labels)), pa.array(field.labels))
+        codes = label_codes(values, len(field.labels)).astype(np.int32)
+        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes == len(field.labels)), pa.array(field.labels))
+    made = pa.array(values, from_pandas=field.nullable)  # from pandas: NaN is null
+    return made.cast(pa.int64()) if field.kind is Kind.INT else made

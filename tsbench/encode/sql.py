@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsbench.encode.number_text import label_codes
+from tsbench.model import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,6 +54,8 @@ def _values(column: NDArray[Any], field: Field) -> Sequence[Any]:
         labels = (*field.labels, None)
         return [labels[code] for code in label_codes(column, len(field.labels)).tolist()]
     values: list[Any] = column.tolist()
+    if field.nullable and field.kind is Kind.INT:
+        return [None if value != value else int(value) for value in values]  # noqa: PLR0124 - NaN
     if field.nullable and np.isnan(column).any():
         return [None if value != value else value for value in values]  # noqa: PLR0124 - NaN
     return values

@@ -220,7 +220,7 @@ class Tables:
         part = known.parts.get(key)
         if part is None:
             chosen = [one for one in known.measurement.fields if one.name in table.columns]
-            fields = [_lacking(one) if one.name in lacking else one for one in chosen]
+            fields = [replace(one, nullable=one.name in lacking) for one in chosen]
             part = known.parts[key] = replace(known.measurement, fields=(*fields,))
         if any(one.texts for one in table.fields):  # each batch has its own
             texts = {one.name: one.texts for one in table.fields}
@@ -235,11 +235,6 @@ class Tables:
         of_own = [known.own.get(i, without) for i in range(len(self.series))]
         own = {tag: _codes([row[i] for row in of_own]) for i, tag in enumerate(known.measurement.own_tags)}
         return {**self.tags(), **own}
-
-
-def _lacking(field: Field) -> Field:
-    """Return a field that points of a batch lack, as a float in place of an integer."""
-    return replace(field, kind=Kind.FLOAT if field.kind is Kind.INT else field.kind, nullable=True)
 
 
 def _apart(table: PointTable, nulls: frozenset[Kind]) -> Iterator[PointTable]:

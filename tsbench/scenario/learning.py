@@ -465,9 +465,9 @@ def _process(
     is_int = bool(np.all(every == np.rint(every))) and (whole.dtype.is_integer() or np.abs(every).max() < 2**53)
     table = _shape(every, there, [t[~np.isnan(one)] for t, one in zip(times, series, strict=True)], interval_ns)
     lacks = {_MISSING: _number(min(0.99, missing))} if missing > _SELDOM else {}
-    if is_int and not lacks:
+    if is_int:
         table["type"] = "int"
-    elif (decimals := 0 if is_int else _decimals(every)) is not None:
+    elif (decimals := _decimals(every)) is not None:
         table["decimals"] = decimals
     return table | lacks, ""
 

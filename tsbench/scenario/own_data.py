@@ -38,7 +38,7 @@ class FieldColumn(Part):
 
     column: str
     type: Literal["float", "int", "bool", "text"] | None = None
-    """Default: what the first 131,072 values are; whole numbers become floats where one is none, or lacks."""
+    """Default: what the first 131,072 values are; whole numbers become floats where one is none."""
     true: Texts | None = None
     """Texts that stand for true."""
     false: Texts | None = None

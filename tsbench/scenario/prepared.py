@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tsbench.scenario.own_data import RecordingPart
 
-_FORM = 3
+_FORM = 4
 """Version of the form of prepared recordings."""
 Mapped: TypeAlias = "Sequence[RecordingPart]"
 """The measurements of a recording."""

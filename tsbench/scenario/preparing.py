@@ -94,7 +94,7 @@ class _Points:
                 written = write_sorted(part, rows, rows_file, out, columns.merged)
                 break
             except WidenedError as error:
-                columns = columns.widened(error.name)
+                columns = columns.widened(error)
         return cls(columns, rows, written)
 
     def about(self) -> dict[str, Any]:
@@ -166,9 +166,9 @@ class _Columns:
         fields = [ValueColumn(name, one, None, merges) for name, one in part.fields.items()]
         return cls(part, series, fields, NullValues.of(part))
 
-    def widened(self, name: str) -> _Columns:
-        """Return this before the first row, with a column of floats for a field, and the types that the others have."""
-        fields = [one.again(widened=one.name == name) for one in self.fields]
+    def widened(self, error: WidenedError) -> _Columns:
+        """Return this before the first row, with room in a field's column, and the types that the others have."""
+        fields = [one.again(error) for one in self.fields]
         return _Columns(self.part, self.series, fields, self.nulls)
 
     def merged(self, table: Any, *, doubled: bool) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -27,14 +27,12 @@ Place: TypeAlias = "Callable[[int], str]"
 
 
 class WidenedError(Exception):
-    """A column has a value that its type has no room for: it is read once more, as floats.
+    """A column has a value that it has no room for: it is read once more, as `kind`, or with room for none."""
 
-    It is one of whole numbers of which one is none, or one of any type that lacks a value.
-    """
-
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, kind: Kind | None) -> None:
         super().__init__(name)
         self.name = name
+        self.kind = kind
 
 
 class TextCodes:
@@ -100,7 +98,7 @@ class ValueColumn:
         UserMistake
             If a value is not of the field's kind.
         WidenedError
-            If integers have to be floats.
+            If integers have to be floats, or a column has to have room for none.
         """
         if given.dtype.is_nested() or given.dtype.is_temporal():
             kind = "a list or a structure" if given.dtype.is_nested() else "a time"
@@ -130,20 +128,33 @@ class ValueColumn:
 
         Raises
         ------
+        UserMistake
+            If an integer of a column with room for none is none that a float holds.
         WidenedError
-            If the column has to be one of floats.
+            If the column has to have room for none.
         """
         default = None if self.part.default is None else self._default()
         if not made.null_count():
-            return made.cast(pl.Float64) if self.lacks else made
+            return self._roomy(made, where) if self.lacks else made
         if default is not None:
             if self.kind is Kind.TEXT:
                 return made.fill_null(int(self.codes.of(pl.Series([default]), self.part.column, where)[0]))
             return made.fill_null(int(default) if self.kind is Kind.BOOL else default)
         if self.kind is not Kind.FLOAT and not self.lacks:
-            raise WidenedError(self.name)
+            raise WidenedError(self.name, self.kind)
         self.lacks = True
-        return made.cast(pl.Float64).fill_null(float("nan"))
+        return self._roomy(made, where).fill_null(float("nan"))
+
+    def _roomy(self, made: pl.Series, where: Place) -> pl.Series:
+        """Return whole numbers as floats; raises `UserMistake` for one that would be changed."""
+        floats = made.cast(pl.Float64)
+        if made.dtype == pl.Int64 and len(changed := (floats.cast(pl.Int64, strict=False) != made).arg_true()):
+            raise self._inexact(made[changed[0]], where(changed[0]))
+        return floats
+
+    def _inexact(self, value: int, place: str) -> UserMistake:
+        said = f"{self.part.column} is {value}, which no float holds, and not every row has a whole number"
+        return UserMistake(f"{place}: {said}; give it a default, or say type = 'text'")
 
     def _default(self) -> Any:
         default = self.part.default
@@ -171,10 +182,7 @@ class ValueColumn:
             whole = recorded_files.numbers(given, pl.Int64)
             changed = (made.cast(pl.Int64, strict=False) != whole).arg_true()
             if len(changed):
-                raise UserMistake(
-                    f"{where(changed[0])}: {self.part.column} is {whole[changed[0]]}, which no float holds, and not "
-                    "every row has a whole number; give it a default, or say type = 'text'"
-                )
+                raise self._inexact(whole[changed[0]], where(changed[0]))
         if np.isinf(values).any():
             at = int(np.argmax(np.isinf(values)))
             raise UserMistake(f"{where(at)}: {self.part.column} is infinite; put such values into null, or mend them")
@@ -192,7 +200,7 @@ class ValueColumn:
 
     def _refuse(self, given: pl.Series, at: int, where: Place) -> None:
         if self.kind is Kind.INT and recorded_files.numbers(given, pl.Float64)[at] is not None:
-            raise WidenedError(self.name)
+            raise WidenedError(self.name, Kind.FLOAT)
         known = "true or false" if self.kind is Kind.BOOL else "a number"
         cure = "true and false" if self.kind is Kind.BOOL else "null"
         raise UserMistake(
@@ -200,11 +208,11 @@ class ValueColumn:
             f"name it in {cure}, or say type = 'text'"
         )
 
-    def again(self, *, widened: bool) -> ValueColumn:
-        """Return this before the first row, with the type that it has, or `widened` to floats."""
-        kind = Kind.FLOAT if widened and self.kind is Kind.INT else self.kind
-        lacks = kind is not Kind.FLOAT and (widened or self.lacks)
-        return ValueColumn(self.name, self.part, kind, self.merges, lacks)
+    def again(self, widened: WidenedError) -> ValueColumn:
+        """Return this before the first row, with the type that it has; widened, if it is the one."""
+        if widened.name != self.name:
+            return replace(self, codes=TextCodes())
+        return replace(self, kind=widened.kind, lacks=widened.kind is not Kind.FLOAT, codes=TextCodes())
 
 
 def _kind_of(given: pl.Series, part: FieldColumn) -> Kind:

@@ -223,8 +223,8 @@ class FieldPart(Part):
             if getattr(self, name) != type(self).model_fields[name].default and given[0] not in needs:
                 raise ValueError(f"{name}: belongs to {' and '.join(needs)}")
         self._expect_together()
-        if self.null is not None and (self.type == "int" or self.hidden):
-            raise ValueError("null: belongs to fields that are stored, and not to integers; take it out, or floats")
+        if self.null is not None and self.hidden:
+            raise ValueError("null: belongs to fields that are stored; take it out")
         for name, pair in (("uniform", self.uniform), ("constant", self.constant), ("first", self.first)):
             if isinstance(pair, tuple) and pair[0] >= pair[1]:
                 raise ValueError(f"{name}: needs [least, most], the first below the second")
@@ -495,7 +495,7 @@ class _Derivation:
             tuple(
                 (name, fields[name], expression)
                 for name, expression in order
-                if not fields[name].is_raw or (name in used and fields[name].type == "int")
+                if not fields[name].is_raw or (fields[name].type == "int" and (name in used or fields[name].null))
             ),
             lacking,
             min(lacking, key=lacking.__getitem__) if sparse else None,

@@ -144,8 +144,8 @@ class Schema(Protocol):
     """Write modes that `encode` supports."""
     kinds: frozenset[Kind] = frozenset(Kind)
     """Kinds of fields that the layout stores."""
-    nulls: frozenset[Kind] = frozenset({Kind.FLOAT, Kind.TEXT, Kind.BOOL})
-    """Kinds of a table's fields that points of a batch may lack; in the batch an integer is a nullable float then."""
+    nulls: frozenset[Kind] = frozenset(Kind)
+    """Kinds of a table's fields that points of a batch may lack."""
 
     counts_sparse: bool = True
     """Whether points can be counted of which no field is in all (`Measurement.sparse`)."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tsbench.model import Kind
 from tsbench.workload.random_numbers import Together
 
 if TYPE_CHECKING:
@@ -163,4 +164,6 @@ class FieldSimulator:
         if not field.has_floats:
             return values.astype(np.int64, order="C").ravel()
         floats = values.astype(np.float64, order="C", copy=False)
-        return (floats if self._decimals is None or field.labels else np.round(floats, self._decimals)).ravel()
+        if self._decimals is None or field.kind is not Kind.FLOAT:
+            return floats.ravel()
+        return np.round(floats, self._decimals).ravel()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsbench.encode import pgcopy, sql
-from tsbench.encode.parquet import arrow_labels
+from tsbench.encode.parquet import arrow_values
 from tsbench.model import WriteMode
 from tsbench.targets.base import Payload, Statement, Unsupported, expressible
 from tsbench.targets.sql import ColumnTypes, SqlSchema, SqlText, column_names, fields, insert, names, quoted
@@ -125,11 +125,7 @@ def _arrow(batch: Batch) -> pa.Table:
     if m.tags:
         columns["tags_id"] = pa.array(batch.series)
     for i, field in enumerate(m.fields):
-        values = batch.fields[field.name]
-        if field.labels:
-            columns[f"field {i}"] = arrow_labels(pa, field, values)
-        else:
-            columns[f"field {i}"] = pa.array(values, from_pandas=field.nullable)  # from pandas: NaN is NULL
+        columns[f"field {i}"] = arrow_values(pa, field, batch.fields[field.name])
     if m.own_tags:
         columns["additional_tags"] = pa.DictionaryArray.from_arrays(pa.array(batch.series), sql.own_tags_json(batch))
     return pa.table(columns)

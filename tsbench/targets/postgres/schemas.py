@@ -110,7 +110,6 @@ class PostgresSchema(SqlSchema):
     order: str = ""
     """Order of the time in the index that begins with the series: "" (ascending) or " DESC"."""
     keeps_duplicates: bool = True
-    nulls = frozenset(Kind)  # integers are stored as floats
     dialect: ClassVar[type[PostgresText]] = PostgresText
     types: ClassVar = ColumnTypes(
         "timestamptz", "integer", "double precision", "double precision", "jsonb", "integer PRIMARY KEY", "text"

@@ -106,7 +106,7 @@ class QuestSchema(LineSchema):
 
     name: str
     keeps_duplicates: bool = True
-    nulls = frozenset({Kind.FLOAT, Kind.TEXT})  # a boolean that is lacking is false
+    nulls = frozenset(Kind) - {Kind.BOOL}  # a boolean that is lacking is false
     takes_lines = False  # their tables would have names without our prefix
     prefix: ClassVar[str] = PREFIX
 
