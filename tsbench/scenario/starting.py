@@ -121,7 +121,11 @@ class Start:
         rate = min(rates[size], _MOST_PER_S)
         drive = ['loop = "open"              # ops are due at this rate, however long the database takes']
         drive += [f"rate = {rate:.3g}", "users = 10", 'warmup = "2s"', 'duration = "30s"']
-        return [f"share = 0.5                # the other {left:,} of {points:,} points are written"], drive, size
+        return (
+            [f"share = 0.5                # about all of the other {left:,} of {points:,} points are written"],
+            drive,
+            size,
+        )
 
     @property
     def locustfile(self) -> str:
