@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import random
 import re
 import resource
@@ -30,6 +31,7 @@ from tsbench.encode import sql
 from tsbench.errors import UserMistake
 from tsbench.model import Kind, Latest, Outcome, Raw, Rows, Window
 from tsbench.results.ledger import LEDGER_DTYPE
+from tsbench.scenario import recorded_files
 from tsbench.scenario.parts import WorldPart
 from tsbench.scenario.prepared import recorded
 from tsbench.scenario.spec import RunSpec, Scenario
@@ -357,6 +359,21 @@ def stored_by_measurement(of: World) -> dict[str, list[tuple[Any, ...]]]:
             columns = [[repr(value) for value in column.tolist()] for column in batch.fields.values()]
             made.setdefault(batch.measurement.name, []).extend(zip(batch.time_ns.tolist(), keys, *columns, strict=True))
     return {name: sorted(points) for name, points in made.items()}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected_ns"),
+    [
+        (["1700000000.135", "1700000000"], [1700000000135 * 10**6, 17 * 10**17]),
+        (["1700000000,123456789", "-1.5"], [1700000000123456789, -1500000000]),
+        (["1700000000135.25", "1700000000136.0"], [1700000000135250000, 1700000000136 * 10**6]),
+        ([1700000000.135, 1700000000.123457], [1700000000135 * 10**6, 1700000000123457 * 10**3]),
+        ([1700000000.5, math.nan, math.inf], [17 * 10**17 + 5 * 10**8, None, None]),
+        (["1.7e9", "1700000000.5", "soon"], [17 * 10**17, 17 * 10**17 + 5 * 10**8, None]),
+    ],
+)
+def test_times_with_decimals_are_what_their_decimals_say(given: list[Any], expected_ns: list[int | None]) -> None:
+    assert recorded_files.times(pl.Series(given), "UTC").to_list() == expected_ns
 
 
 def test_many_rows_are_sorted_a_range_of_time_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

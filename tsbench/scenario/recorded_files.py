@@ -298,7 +298,8 @@ def numbers(column: pl.Series, kind: type[pl.Int64 | pl.Float64]) -> pl.Series:
 
 def unit_of(times: pl.Series) -> int:
     """Return the likely unit of numbers that are times, in ns."""
-    middle = abs(cast("float", times.cast(pl.Float64).median() or 0.0))
+    floats = times.cast(pl.Float64)
+    middle = abs(cast("float", floats.filter(floats.is_finite()).median() or 0.0))
     return next(unit for below, unit in _UNITS if middle < below or below == float("inf"))
 
 
@@ -319,13 +320,16 @@ def times(column: pl.Series, zone: str, *, unit_ns: int = 0, repeated: str = "ea
     """
     if isinstance(column.dtype, pl.Categorical):
         column = column.cast(pl.String)
-    if column.dtype == pl.String:
-        column = _as_numbers(column)
-    if column.dtype.is_numeric():
-        unit_ns = unit_ns or unit_of(column)
-        if column.dtype.is_float():
-            return (column.cast(pl.Float64) * unit_ns).round().cast(pl.Int64, strict=False)
-        return column.cast(pl.Int64, strict=False) * unit_ns
+    first = column.drop_nulls().head(1) if column.dtype == pl.String else column.clear()
+    are_texts = not first.is_empty() and bool(re.fullmatch(_NUMBER, first[0]))
+    if are_texts and (whole := numbers(column, pl.Int64)).null_count() == column.null_count():
+        column = whole
+    if column.dtype.is_integer():
+        return column.cast(pl.Int64, strict=False) * (unit_ns or unit_of(column))
+    if are_texts or column.dtype.is_float():  # by their decimals: a float has a fourth of a microsecond at best
+        texts = column.cast(pl.String).str.replace(",", ".", literal=True)
+        digits = len(str(unit_ns or unit_of(numbers(texts, pl.Float64)))) - 1
+        return texts.cast(pl.Decimal(38, digits), strict=False).to_physical().cast(pl.Int64, strict=False)
     if column.dtype == pl.String:
         try:
             column = column.str.to_datetime(strict=False, time_unit="ns")
@@ -340,15 +344,6 @@ def times(column: pl.Series, zone: str, *, unit_ns: int = 0, repeated: str = "ea
         except pl.exceptions.PolarsError as error:
             raise ValueError(one_line(error)[:100]) from None
     return column.dt.epoch("ns")
-
-
-def _as_numbers(column: pl.Series) -> pl.Series:
-    """Return texts that are numbers as such, others as they are."""
-    first = column.drop_nulls().head(1)
-    if first.is_empty() or not re.fullmatch(_NUMBER, first[0]):
-        return column
-    whole = numbers(column, pl.Int64)
-    return whole if whole.null_count() == column.null_count() else numbers(column, pl.Float64)
 
 
 def first_odd(before: pl.Series, after: pl.Series) -> int | None:
