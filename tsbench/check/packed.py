@@ -214,8 +214,9 @@ def _series_of(tags: Sequence[Any], series_of: Mapping[tuple[Any, ...], int], ro
     """Return the numbers of the series by all their tags, -1 where these are of none; of tags apart, once a series."""
     codes = [column.codes for column in tags if isinstance(column, Codes)]
     if codes and len(codes) == len(tags) and all(one is codes[0] for one in codes):
-        keys: Sequence[Any] = [*zip(*(column.values for column in tags), strict=True)]
-        return np.array([series_of.get(key, -1) for key in keys])[codes[0]]
+        used, which = np.unique(codes[0], return_inverse=True)  # of a million series few have points in a stretch
+        texts = [column.values for column in tags]
+        return np.array([series_of.get(tuple(column[one] for column in texts), -1) for one in used.tolist()])[which]
     keys = _joined([column.tolist() if isinstance(column, Codes) else column for column in tags], rows)
     return np.array([series_of.get(key, -1) for key in keys])
 

@@ -125,7 +125,8 @@ class TagPart(Part):
             return Tag(name, choices=self.of or (), weights=self.weights or (), per=self.per or "")
         if self.of is not None:
             return Tag(name, partial(_name_of, self.of, self.number), self.first, numbered=True)
-        text = partial(_text_of, self.number, tuple(int(width or 0) for width in _NUMBER.findall(self.number)))
+        widths = tuple(int(width or 0) for width in _NUMBER.findall(self.number))
+        text = self.number.format if len(widths) == 1 else partial(_text_of, self.number, widths)
         return Tag(name, text, self.first, self.count or 0, numbered=self.is_key, per=self.per or "")
 
 

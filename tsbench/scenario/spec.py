@@ -202,6 +202,10 @@ class FileSpec(Job):
         return self.model_copy(update={"file": self.file.model_copy(update={"tags": tags, "fields": fields})})
 
 
+_worlds: dict[str, World] = {}
+"""The world that a run of this process asked for last, by what determines it."""
+
+
 class RunSpec(Job):
     """The complete specification of one run (one cell of the matrix)."""
 
@@ -333,8 +337,12 @@ class RunSpec(Job):
         return known_differences((*self.world.queries, *self.query), self.target.name)
 
     def world_at(self) -> World:
-        """Return the simulated world of the run, with the scenario's own kinds of query."""
-        return World(with_queries(self.world.spec(self.resolution_ns), self.query))
+        """Return the simulated world of the run, with the scenario's own kinds of query; the same again, if it is."""
+        said = f"{self.resolution_ns} {self.model_dump_json(include={'world', 'query'})}"
+        if said not in _worlds:
+            _worlds.clear()  # one of a million series has the texts of their tags
+            _worlds[said] = World(with_queries(self.world.spec(self.resolution_ns), self.query))
+        return _worlds[said]
 
     def write_ticks(self, world: World) -> tuple[int, int | None]:
         """Return the first tick of the run's writes and the one after the last (None: no end).

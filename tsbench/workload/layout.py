@@ -46,7 +46,7 @@ class Tag:
     def draw(self, bits: Bits, series: int, others: Mapping[str, Codes]) -> Codes:
         """Return this tag's value for every series; `others` holds the tags that were drawn before."""
         if self.numbered:
-            values = tuple(self.text(self.first + i) for i in range(series))
+            values = tuple(map(self.text, range(self.first, self.first + series)))
             return Codes(np.arange(series, dtype=np.int32), values)
         drawn = bits.uniform(1, series)[0]
         if self.per:

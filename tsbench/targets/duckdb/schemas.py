@@ -13,17 +13,19 @@ from tsbench.targets.base import Payload, Statement, Unsupported, expressible
 from tsbench.targets.sql import ColumnTypes, SqlSchema, SqlText, column_names, fields, insert, names, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from tsbench.model import Batch, Latest, Measurement, Query
+    from tsbench.model import Batch, Codes, Latest, Measurement, Query
 
 BATCH = "tsbench_batch"
 """Name by which a bulk write's statement refers to the session's columns."""
+_TAG_ROWS = 100_000
+"""Most rows of the table of tags in one statement."""
 
 
 class _Text(SqlText):
@@ -79,6 +81,11 @@ class DuckdbSchema(SqlSchema):
 
     def create_table(self, m: Measurement) -> list[str]:
         return [f"CREATE TABLE {quoted(m.name)} ({self.columns(m)})"]
+
+    def insert_tags(self, rows: Sequence[tuple[Any, ...]], tags: Mapping[str, Codes]) -> Iterator[Statement]:
+        for start in range(0, len(rows), _TAG_ROWS):  # of parameters by themselves a million rows take minutes
+            columns = tuple(map(list, zip(*rows[start : start + _TAG_ROWS], strict=True)))
+            yield Statement(f'INSERT INTO "tags" SELECT {", ".join(["unnest(?)"] * len(columns))}', columns)
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
         """Return the statement that writes the log into the file, compressed."""
