@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -193,6 +194,17 @@ def test_times_are_known_by_what_they_are_and_a_key_that_is_not_is_asked_for(
     made = capsys.readouterr()
     says(made.out, 'tags = { Anlage = "Anlage" }')
     assert "one series" not in made.err
+    for head, row, why in (
+        ("date,time,v", "2026-05-0{0},00:0{0}:00,{0}", "times are in two columns, 'date' and 'time'; make them one"),
+        (
+            "#group,false,false",
+            "#datatype,string,long",
+            "two.csv: is annotated CSV of InfluxDB, .*export it with pivot",
+        ),
+    ):
+        (tmp_path / "two.csv").write_text("\n".join([head, *(row.format(n) for n in range(1, 9))]))
+        assert main(["check", str(tmp_path / "two.csv")]) == 2
+        assert re.search(why, complaint(capsys.readouterr().err))
     (tmp_path / "none.csv").write_text("a;b\nx1;y1\nx2;y2\n")
     assert main(["check", str(tmp_path / "none.csv")]) == 2
     says(complaint(capsys.readouterr().err), "no column looks like a time; say --time COLUMN")

@@ -9,7 +9,7 @@ import tomllib
 import zlib
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import polars as pl
@@ -19,7 +19,7 @@ from tsbench.scenario.recording import SERIES, TIME
 from tsbench.scenario.types import FILE
 from tsbench.scenario.use_case import UseCaseFile
 from tsbench.text import CONTROL
-from tsbench.units import NS_PER_S, format_exact_duration
+from tsbench.units import LONGEST_NS, NS_PER_S, format_exact_duration
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
@@ -155,6 +155,7 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
             [line.split(" = ")[0] for line in tags],
             len(series),
             interval_ns,
+            LONGEST_NS,
             has_newest=bool(whole),
         ),
     ]
@@ -218,7 +219,8 @@ def _mapping(
         return lines, []
     interval_ns, _, _ = _rhythm([np.diff(part[TIME].to_numpy()) for part in parts])
     of_name = measurement if of.measurement else ""
-    return lines, _queries(of_name, labelled, [*tags], series, interval_ns, has_newest=not is_sparse)
+    span_ns = cast("int", frame[TIME].max()) - cast("int", frame[TIME].min())
+    return lines, _queries(of_name, labelled, [*tags], series, interval_ns, span_ns, has_newest=not is_sparse)
 
 
 def _toml(value: Any) -> str:
@@ -235,16 +237,25 @@ def _quoted(text: str) -> str:
 
 
 def _queries(
-    of: str, labelled: dict[str, bool], tags: Sequence[str], series: int, interval_ns: int, *, has_newest: bool
+    of: str,
+    labelled: dict[str, bool],
+    tags: Sequence[str],
+    series: int,
+    interval_ns: int,
+    span_ns: int,
+    *,
+    has_newest: bool,
 ) -> list[str]:
     """Return the lines of three queries, to begin with: a series' rows, newest rows, and aggregates by a tag.
 
     `of` is the measurement that they name, if there may be others; `labelled` has the fields to ask for, and whether
-    they are texts or booleans. `has_newest` says that these are in all points, so that newest rows have them.
+    they are texts or booleans. `has_newest` says that these are in all points, so that newest rows have them. Windows
+    are at most a third of `span_ns`, so that what is loaded has room for them.
     """
     names = sorted(labelled, key=lambda name: labelled[name])[:4]  # numbers first
     numbers = [name for name in names if not labelled[name]]
-    window, bucket = (format_exact_duration(_usual(interval_ns * points)) for points in (120, 12))
+    window_ns = _usual(interval_ns * 120, span_ns // 3)
+    window, bucket = map(format_exact_duration, (window_ns, _usual(interval_ns * 12, window_ns // 5)))
     by = tags[1] if len(tags) > 1 else tags[0]
     aggregates = [f"{how}({names[0]})" for how in (("mean", "max") if numbers else ("count",))]
     asked: list[tuple[str, dict[str, Any]]] = [
@@ -272,11 +283,12 @@ def _queries(
 _ROUND_NS = [NS_PER_S * one for one in (1, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400)]
 
 
-def _usual(duration_ns: int) -> int:
-    """Return a duration that people use, about as long; longer ones are whole days."""
-    if duration_ns > _ROUND_NS[-1]:
+def _usual(duration_ns: int, most_ns: int) -> int:
+    """Return a duration that people use, about as long and at most `most_ns`; longer ones are whole days."""
+    if duration_ns > _ROUND_NS[-1] and most_ns >= duration_ns:
         return round(duration_ns / _DAY_NS) * _DAY_NS
-    return next(one for one in _ROUND_NS if one >= duration_ns)
+    usual = next((one for one in _ROUND_NS if one >= duration_ns), _ROUND_NS[-1])
+    return max((one for one in _ROUND_NS if one <= min(usual, most_ns)), default=_ROUND_NS[0])
 
 
 def _is_labelled(table: dict[str, Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import polars as pl
 from tsbench.errors import UserMistake
 from tsbench.scenario import recorded_files
 from tsbench.text import suggestion
+from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
 TIME, SERIES = "time of tsbench", "series of tsbench"
 """Names of the columns with the time (ns since 1970) and the series (a text)."""
 _TIMELIKE = re.compile(r"time|timestamp|ts|date|datetime|at|when|_time", re.IGNORECASE)
-_THINGS = "id|no|nr|number|device|sensor|host|machine|meter|station|node|unit|serial|asset|vehicle|truck|pump|probe|tag"
+_THINGS = (
+    "id|no|nr|number|dev|device|sensor|channel|symbol|host|machine|meter|station|node|unit|serial|asset|vehicle|truck"
+    "|pump|probe|tag"
+)
 _IDLIKE = re.compile(rf"(?:.*[_ ])?(?:{_THINGS})(?:[_ ]?(?:id|no|nr|name))?", re.IGNORECASE)
 _MAY_DOUBLE = 0.01
 """Share of rows that may have the time of another one of their series."""
@@ -102,6 +107,10 @@ def recording(
     frame = frame.with_columns(_times(frame[time], zone).alias(TIME)).drop_nulls(TIME)
     if frame.is_empty():
         raise UserMistake(f"no row has a time in '{time}'")
+    if (frame[TIME] % (86_400 * NS_PER_S) == 0).all() and (
+        clock := next(filter(partial(_has_clock, frame), frame.columns), None)
+    ):
+        raise UserMistake(f"times are in two columns, '{time}' and '{clock}'; make them one, as 2026-01-31T12:00:00Z")
     columns = [name for name in frame.columns if name not in {time, TIME}]
     names = [key] if key is not None else _key_columns(frame, columns)
     series = pl.concat_str(names, separator=" ") if names else pl.lit("all")
@@ -149,6 +158,13 @@ def _is_text(column: pl.Series) -> bool:
 
 def _is_temporal(column: pl.Series) -> bool:
     return column.dtype.is_temporal()
+
+
+def _has_clock(frame: pl.DataFrame, name: str) -> bool:
+    """Return whether a column has times of a day."""
+    given = frame[name].drop_nulls()
+    is_text = given.dtype == pl.String and not given.is_empty()
+    return given.dtype == pl.Time or (is_text and bool(given.str.contains(r"^\d{1,2}:\d\d(:\d\d)?").all()))
 
 
 def _is_steady(frame: pl.DataFrame, name: str) -> bool:
