@@ -71,7 +71,7 @@ def test_files_to_start_from_are_about_a_use_case_of_ones_own(
         assert main(["run", "scenario.toml"]) == 0
         (summary,) = Path("results").glob("*/*/summary.json")
         made = json.loads(summary.read_text())
-        # Each of 344 ops is a query by a chance of 3 in 23: 299 writes in the mean, and 31 are five standard deviations.
+        # Each of 344 ops is a query by a chance of 3 in 23: 299 writes in the mean, 31 are five deviations.
         assert 600 - 31 <= made["writes"]["stored"] == made["writes"]["acknowledged"] <= 600
         assert made["limited_by"] == "nothing"
 
