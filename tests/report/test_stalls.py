@@ -11,6 +11,7 @@ from tests.report.synthetic import Shape, make_results
 from tests.report.test_plots import texts
 from tsbench.collect.recording import write_rows
 from tsbench.report import frames, system_plots
+from tsbench.report.answer import answer_at
 from tsbench.report.cells import load_cells
 from tsbench.report.html import write_report
 from tsbench.results.panels import Panel, read_panels, write_panels
@@ -61,6 +62,16 @@ def stalled(tmp_path: Path) -> Path:
     write_json(run / "process/clock.json", {"go_s": 0, "start_s": 0, "end_s": 20})
     write_rows(run, "counters", rows)
     return results
+
+
+def test_the_answer_names_the_worst_stall_and_no_short_one(stalled: Path) -> None:
+    said = [line for line in answer_at(stalled) if line.startswith("Stalls:")]
+    assert said == ["Stalls: postgres-btree's write rate fell to 0% for 2 s, 6 s after the start."]
+    run = RunDir(stalled / "postgres-btree")
+    summary = run.read_json("summary.json")
+    summary["steadiness"]["write"]["stalls"] = STALLS[:1]
+    write_json(run / "summary.json", summary)
+    assert not [line for line in answer_at(stalled) if line.startswith("Stalls:")]
 
 
 @pytest.mark.slow

@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     from tsbench.report.cells import Cell
     from tsbench.report.findings import Finding, Rule
     from tsbench.report.sides import Side, Sides
+    from tsbench.results.figures import Stall
     from tsbench.results.summary import ClaimRow, GateResult
 
 _REPEAT = "--repeat 8"
 _REPEAT_SCENARIO = "tsbench run SCENARIO --repeat 8"
 """For a set that no scenario file made: of a page in the browser, of bare Locust, of a single load."""
 _SAME = "reproduced"
+_STALLED_S = 1.5
+"""Seconds of its rate that a stall takes at least to be said."""
 _NAMED = 3
 """Sides that a line names if it has more than one beyond them; the others are counted."""
 
@@ -95,6 +98,7 @@ def answer(judged: Sides, repeat: str = _REPEAT) -> tuple[str, ...]:
     if len(keeping_up) == 1 < len(here):  # the others' times are not compared
         lines += [line for line in _alone(keeping_up[0], judged.loop) if line[0] in {"Writes", "Queries"}]
     lines += _alone(here[0], judged.loop) if len(here) == 1 else [(one.rule.label, _line(one)) for one in findings]
+    lines += _stalls(here)
     for side in counted:
         if side.left_out:
             number = f"{len(side.left_out)} of {len(side.cells)} runs of {_where(side, judged)}"
@@ -307,6 +311,34 @@ def at_load(axis: str, at: float, *, bare: bool = False) -> str:
     if bare:
         return number
     return {"drive.rate": f"a rate of {number}", "drive.users": f"{number} users"}.get(axis, f"{axis}={number}")
+
+
+def _stalls(sides: Sequence[Side]) -> list[tuple[str, str]]:
+    """Return a line on the worst stall of each side whose rate stood still for `_STALLED_S`, or as much of it."""
+    said = []
+    for side in sides:
+        worst = [worst for cell in side.cells if (worst := _worst_stall(cell))]
+        if worst:
+            lost_s, kind, stall = max(worst, key=lambda one: one[0])
+            runs = f" ({len(worst)} of {len(side.cells)} runs had such a stall)" if len(side.cells) > 1 else ""
+            text = f"{side.name}'s {kind} rate fell to {stall.lowest:.0%} for {stall.length_s} s"
+            said.append((lost_s, side.name, f"{text}, {stall.start_s} s after the start{runs}"))
+    if not said:
+        return []
+    (_, _, text), *others = sorted(said, key=lambda one: -one[0])
+    more = f"; {names_of([name for _, name, _ in others])} stalled for less" if others else ""
+    return [("Stalls", text + more)]
+
+
+def _worst_stall(cell: Cell) -> tuple[float, str, Stall] | None:
+    """Return what a run's worst stall took, in seconds of the rate, with the kind of ops."""
+    stalls = [
+        (one.length_s * (1 - one.lowest), kind, one)
+        for kind, steady in cell.summary.steadiness.items()
+        for one in steady.stalls
+    ]
+    worst = max(stalls, key=lambda one: one[0], default=None)
+    return worst if worst and worst[0] >= _STALLED_S else None
 
 
 def _place(at: float | None, here: Sequence[Side], counted: Sequence[Side], sides: Sides) -> list[tuple[str, str]]:
