@@ -199,7 +199,7 @@ def test_times_are_known_by_what_they_are_and_a_key_that_is_not_is_asked_for(
         (
             "#group,false,false",
             "#datatype,string,long",
-            "two.csv: is annotated CSV of InfluxDB, .*export it with pivot",
+            "two.csv: is annotated CSV, .*export it with pivot",
         ),
     ):
         (tmp_path / "two.csv").write_text("\n".join([head, *(row.format(n) for n in range(1, 9))]))

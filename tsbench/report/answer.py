@@ -314,7 +314,7 @@ def at_load(axis: str, at: float, *, bare: bool = False) -> str:
 
 
 def _stalls(sides: Sequence[Side]) -> list[tuple[str, str]]:
-    """Return a line on the worst stall of each side whose rate stood still for `_STALLED_S`, or as much of it."""
+    """Return a line on the worst stall, if one took `_STALLED_S` of a side's rate, with the sides that had others."""
     said = []
     for side in sides:
         worst = [worst for cell in side.cells if (worst := _worst_stall(cell))]

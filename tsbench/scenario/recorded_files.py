@@ -197,7 +197,7 @@ def _csv(path: Path) -> Iterator[pl.DataFrame]:
         raise UserMistake(f"{path}: has no rows, or an empty first line")
     if line.startswith(("#group", "#datatype", "#default")):
         cure = 'pivot(rowKey: ["_time"], columnKey: ["_field"], valueColumn: "_value") in the query, and no annotations'
-        raise UserMistake(f"{path}: is annotated CSV of InfluxDB, a row for each field; export it with {cure}")
+        raise UserMistake(f"{path}: is annotated CSV, a row for each field; export it with {cure}")
     separator = max(",;\t|", key=line.count)
     names = [name.strip() for name in next(csv.reader([line], delimiter=separator))]
     if any(re.fullmatch(_NUMBER, name) for name in names):

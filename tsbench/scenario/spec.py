@@ -48,7 +48,7 @@ from tsbench.scenario.use_case import resolved
 from tsbench.targets.registry import TARGETS
 from tsbench.text import listed
 from tsbench.workload import queries
-from tsbench.workload.world import World, layouts_of
+from tsbench.workload.world import World, last_world, layouts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -202,10 +202,6 @@ class FileSpec(Job):
         return self.model_copy(update={"file": self.file.model_copy(update={"tags": tags, "fields": fields})})
 
 
-_worlds: dict[str, World] = {}
-"""The world that a run of this process asked for last, by what determines it."""
-
-
 class RunSpec(Job):
     """The complete specification of one run (one cell of the matrix)."""
 
@@ -339,10 +335,7 @@ class RunSpec(Job):
     def world_at(self) -> World:
         """Return the simulated world of the run, with the scenario's own kinds of query; the same again, if it is."""
         said = f"{self.resolution_ns} {self.model_dump_json(include={'world', 'query'})}"
-        if said not in _worlds:
-            _worlds.clear()  # one of a million series has the texts of their tags
-            _worlds[said] = World(with_queries(self.world.spec(self.resolution_ns), self.query))
-        return _worlds[said]
+        return last_world(said, lambda: World(with_queries(self.world.spec(self.resolution_ns), self.query)))
 
     def write_ticks(self, world: World) -> tuple[int, int | None]:
         """Return the first tick of the run's writes and the one after the last (None: no end).

@@ -20,7 +20,7 @@ from tsbench.workload.random_numbers import Bits
 from tsbench.workload.series import FieldSimulator, PointColumns, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -438,3 +438,17 @@ def _use_case(spec: WorldSpec) -> UseCase:
     for layout in use_case.forms[spec.form]:
         _expect_intervals(layout, spec.interval_ns)
     return use_case
+
+
+_last: dict[str, World] = {}
+
+
+def last_world(said: str, make: Callable[[], World]) -> World:
+    """Return what `make` made in this process for the text before, if that was the same, else what it makes.
+
+    A world of a million series takes seconds to make, and has the texts of their tags: only one is kept.
+    """
+    if said not in _last:
+        _last.clear()
+        _last[said] = make()
+    return _last[said]
