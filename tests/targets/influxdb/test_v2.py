@@ -192,8 +192,8 @@ def test_times_are_read_and_written_to_the_nanosecond() -> None:
 
 
 @pytest.mark.parametrize("tags", [("pump",), ()])
-def test_a_text_that_a_point_lacks_is_none_and_an_empty_one_that_none_may_lack_is_one(tags: tuple[str, ...]) -> None:
-    for nullable, empty in ((True, None), (False, "")):
+def test_a_text_that_a_row_lacks_is_none_also_where_only_a_torn_read_makes_one(tags: tuple[str, ...]) -> None:
+    for nullable in (True, False):
         m = Measurement("m", tags, (Field("v"), Field("state", Kind.TEXT, "", nullable, ("on", "off"))))
         query = Raw(m, ("v", "state"), Window(0, 10 * S))
         statement = TARGETS["influxdb2"].schemas["tags"].compile(query)
@@ -204,4 +204,4 @@ def test_a_text_that_a_point_lacks_is_none_and_an_empty_one_that_none_may_lack_i
             for second, state in enumerate(("on", ""))
         )
         made = flux.records(text, query.columns, *statement.params)
-        assert [row[-1] for row in made] == ["on", empty]
+        assert [row[-1] for row in made] == ["on", None]

@@ -268,7 +268,7 @@ def records(
     """Return the rows of an annotated CSV answer (with `datatype`) under the requested columns.
 
     `of_tags` are the names of the measurement's tags, if fields can be missing as well as tags; `lacking` those of
-    texts that points may lack, which stand there as empty ones.
+    texts, of which none is empty: one that a row lacks stands there as an empty one.
 
     Raises
     ------
@@ -293,7 +293,7 @@ def records(
 
 
 def _without(lacks: bool, values: Sequence[Any]) -> Sequence[Any]:
-    """Return texts with None in place of empty ones, if points may lack them."""
+    """Return texts with None in place of empty ones, if rows may lack them."""
     return [value or None for value in values] if lacks else values
 
 

@@ -71,8 +71,8 @@ class Influx2Schema(InfluxSchema):
 
     def compile(self, query: Query) -> Statement:
         tags = http_api.tags_of(query)
-        lacking = tuple(one.name for one in query.measurement.fields if one.nullable and one.kind is Kind.TEXT)
-        return Statement(flux.compile_query(query), (tags, lacking) if tags or lacking else ())
+        may_lack = tuple(one.name for one in query.measurement.fields if one.kind is Kind.TEXT)  # in a torn read
+        return Statement(flux.compile_query(query), (tags, may_lack) if tags or may_lack else ())
 
 
 class Influx2Session(HttpSession):
