@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -105,7 +106,7 @@ def test_proposals_have_odd_names_zones_gaps_and_keys_of_two_columns(
     assert "default" not in own.read_text()
     own.write_text(own.read_text().replace('line = "line"', 'line = ["line", "Gerät Nr."]'))
     text = own.read_text()
-    own.write_text(text[: text.index("[[query]]")].replace('Ger_t_Nr = "Gerät Nr."\n', ""))
+    own.write_text(text[: text.index("[[query]]")].replace('Gerat_Nr = "Gerät Nr."\n', ""))
     made = recording(own)
     assert (made.series, made.rows) == (4, len(frame))
     assert made.tags["line"].values[0].count("/") == 1
@@ -205,6 +206,15 @@ def test_times_are_known_by_what_they_are_and_a_key_that_is_not_is_asked_for(
         (tmp_path / "two.csv").write_text("\n".join([head, *(row.format(n) for n in range(1, 9))]))
         assert main(["check", str(tmp_path / "two.csv")]) == 2
         assert re.search(why, complaint(capsys.readouterr().err))
+    columns = {"ts": range(8), "sensor": list("aabb") * 2, "ok": [None, True, False, False] * 2, "v": range(8)}
+    of_kinds = {"none": [None] * 8, "list": [[1, 2]] * 8, "span": [timedelta(1)] * 8}
+    pl.DataFrame(columns | of_kinds).write_parquet(tmp_path / "kinds.parquet")
+    assert main(["check", str(tmp_path / "kinds.parquet"), "--time", "span"]) == 2
+    says(complaint(capsys.readouterr().err), "'span' has no times that are understood")
+    assert main(["check", str(tmp_path / "kinds.parquet")]) == 0
+    made = capsys.readouterr()
+    says(made.err, "left out, for lack of numbers, texts or booleans: none, list, span")
+    says(made.out, 'tags = { sensor = "sensor" }', 'ok = "ok"')
     (tmp_path / "none.csv").write_text("a;b\nx1;y1\nx2;y2\n")
     assert main(["check", str(tmp_path / "none.csv")]) == 2
     says(complaint(capsys.readouterr().err), "no column looks like a time; say --time COLUMN")

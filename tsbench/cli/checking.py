@@ -80,7 +80,7 @@ def _propose(
     require("polars", "files")
     from tsbench.scenario.learning import mapped
     from tsbench.scenario.recorded_files import is_lines, measurements_and_tags
-    from tsbench.scenario.recording import SERIES, read, recording
+    from tsbench.scenario.recording import SERIES, TIME, read, recording
 
     expect_writable(out, force=force)
     if is_lines(file) and key is None:
@@ -98,7 +98,11 @@ def _propose(
         given = [recording(read(file, _ROWS), time=time, key=key, tags=tags, zone=zone)]
     text = mapped(file, given, zone)
     frame = given[0].frame
-    known_columns = {given[0].time, SERIES}
+    known_columns = {given[0].time, TIME, SERIES}
+    named = known_columns.union(given[0].keys, given[0].tags, given[0].fields)
+    if left_out := [name for name in frame.columns if name not in named]:
+        hint = f"tsbench: left out, for lack of numbers, texts or booleans: {', '.join(left_out)}"
+        stderr.print(shortened(hint, _MOST_HINT), markup=False, highlight=False, soft_wrap=True)
     texts = [name for name, dtype in frame.schema.items() if str(dtype) == "String" and name not in known_columns]
     if texts and not given[0].keys:
         one_of = f"if a column names it, say --key COLUMN, one of {', '.join(texts)}"

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import tomllib
+import unicodedata
 import zlib
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -337,7 +338,8 @@ class _Names:
 
     def of(self, text: str) -> str:
         """Return a name like a text."""
-        plain = re.sub(r"\W+", "_", text.strip(), flags=re.ASCII).strip("_")[:50] or "x"
+        letters = "".join(one for one in unicodedata.normalize("NFKD", text) if not unicodedata.combining(one))
+        plain = re.sub(r"\W+", "_", letters.strip(), flags=re.ASCII).strip("_")[:50] or "x"
         plain = plain if NAME.fullmatch(plain) else f"x_{plain}"
         name, number = plain, 2
         while name.lower() in self._taken:

@@ -338,7 +338,7 @@ def times(column: pl.Series, zone: str, *, unit_ns: int = 0, repeated: str = "ea
             column = column.str.to_datetime(strict=False, time_unit="ns")
         except pl.exceptions.PolarsError:  # of no form that it knows
             return pl.Series(column.name, [None] * len(column), pl.Int64)
-    if not column.dtype.is_temporal():
+    if not isinstance(column.dtype, (pl.Datetime, pl.Date)):
         return pl.Series(column.name, [None] * len(column), pl.Int64)
     column = column.cast(pl.Datetime("ns", getattr(column.dtype, "time_zone", None)))
     if column.dtype.time_zone is None:  # type: ignore[attr-defined]  # it is a Datetime

@@ -125,7 +125,7 @@ def recording(
         if _is_text(frame[name]) or (several and frame[name].dtype.is_integer() and frame[name].n_unique() > 1)
     }
     steady = [name for name in others if name in tags or (name in kinds and _is_steady(frame, name))]
-    fields = tuple(name for name in others if name not in steady and not _is_temporal(frame[name]))
+    fields = tuple(name for name in others if name not in steady and _has_values(frame[name]))
     if not fields:
         raise UserMistake("no column has values that change; fields are numbers, texts or booleans")
     return Recording(
@@ -156,8 +156,9 @@ def _is_text(column: pl.Series) -> bool:
     return column.dtype in {pl.String, pl.Categorical, pl.Boolean} or isinstance(column.dtype, pl.Enum)
 
 
-def _is_temporal(column: pl.Series) -> bool:
-    return column.dtype.is_temporal()
+def _has_values(column: pl.Series) -> bool:
+    """Return whether a column has numbers, texts or booleans."""
+    return column.null_count() < len(column) and not (column.dtype.is_temporal() or column.dtype.is_nested())
 
 
 def _has_clock(frame: pl.DataFrame, name: str) -> bool:
@@ -169,13 +170,13 @@ def _has_clock(frame: pl.DataFrame, name: str) -> bool:
 
 def _is_steady(frame: pl.DataFrame, name: str) -> bool:
     """Return whether a column has one value in nearly each series."""
-    values = frame.drop_nulls(name).group_by(SERIES).agg(pl.col(name).n_unique().alias("n"))["n"]
+    values = frame.group_by(SERIES).agg(pl.col(name).n_unique().alias("n"))["n"]  # a null is one, too
     return len(values) > 0 and int((values == 1).sum()) >= _STEADY * len(values)
 
 
 def _time_column(frame: pl.DataFrame) -> str:
     for name in frame.columns:
-        if frame[name].dtype.is_temporal():
+        if isinstance(frame[name].dtype, (pl.Datetime, pl.Date)):
             return name
     for name in frame.columns:
         if _TIMELIKE.fullmatch(name.strip()):
