@@ -16,8 +16,9 @@ from tests.cli.support import complaint, says
 from tsbench.cli.main import main
 from tsbench.errors import UserMistake
 from tsbench.scenario.learning import Learned, learn
+from tsbench.scenario.parts import WorldPart
 from tsbench.scenario.recording import read, recording
-from tsbench.scenario.use_case import UseCaseFile, read_use_case
+from tsbench.scenario.use_case import UseCaseFile, read_use_case, resolved
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -219,7 +220,9 @@ def test_forms_of_files_are_understood(head: str, form: str, series: int, interv
     ],
     ids=["a clock", "with gaps", "late by up to 3 s", "at random"],
 )
-def test_when_points_come_is_simulated(gaps_s: Any, world: str, jitter_s: float | None) -> None:
+def test_when_points_come_is_simulated(
+    gaps_s: Any, world: str, jitter_s: float | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     draw = np.random.default_rng(1)
     times = [
         np.datetime64("2026-01-01", "ms") + (gaps_s(draw).cumsum() * 1e3).astype("timedelta64[ms]") for _ in "abcd"
@@ -230,6 +233,12 @@ def test_when_points_come_is_simulated(gaps_s: Any, world: str, jitter_s: float 
     learned = learn("x", recording(frame, key="key"))
     recorded, simulated = learned.gaps
     assert world in learned.world
+    (tmp_path / "own.toml").write_text(learned.text)
+    asked = WorldPart.model_validate(resolved({"use_case": "own.toml", "scale": 7}, tmp_path))
+    assert (asked.scale, asked.interval) == (7, learned.interval_ns), "a scenario says the rest"
+    (tmp_path / "own.toml").write_text(learned.text.replace("scale =", "scal ="))
+    assert main(["check", str(tmp_path / "own.toml")]) == 2
+    says(complaint(capsys.readouterr().err), "own.toml: world.scal: unknown key; did you mean 'scale'?")
     assert ("missing" in world) == ("missing" in learned.world)
     part = UseCaseFile.model_validate(tomllib.loads(learned.text), context="file").measurement[0]
     assert part.jitter / 1e9 == pytest.approx(jitter_s or 0, rel=0.1)

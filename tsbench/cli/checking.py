@@ -54,7 +54,7 @@ def check(
     try:
         world = world_of(str(file), streams=1)
     except ValueError as error:
-        raise UserMistake(str(error).splitlines()[0]) from None
+        raise UserMistake(f"{file}: {error}") from None
     facts, made = facts_of(world), list(fits(world))
     if as_json:
         stdout.print_json(

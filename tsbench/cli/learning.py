@@ -73,7 +73,7 @@ def learn(
     if len(given.frame) + given.dropped == rows:
         notes.append(f"the first {rows:,} rows were read; --rows reads more")
     if out is not None:
-        notes.append(f'{out}: world = {{ use_case = "{out.name}", {learned.world} }}')
+        notes.append(f"look through {out}, then: tsbench check {out}")
     for note in notes:
         stderr.print(note, markup=False, highlight=False, soft_wrap=True)
 

@@ -87,7 +87,7 @@ def use_case_page(name: str) -> str:
     try:
         world = world_of(name, streams=1)
     except ValueError as error:
-        raise UserMistake(str(error).splitlines()[0]) from None
+        raise UserMistake(f"{name}: {error}") from None
     case = world.spec.case
     tags = [f"{tag} ({_examples(world.texts(tag))})" for tag in world.tags()]
     lines = [case.doc if case is not None else "", "", f"tags: {', '.join(tags) or 'none, a single series'}"]

@@ -139,7 +139,7 @@ def learn(name: str, of: Recording, *, hashed: bool = False) -> Learned:
         f"about = {_quoted(f'simulates {_plain(name)}')}",
         "",
         f"# Learned from {len(of.frame):,} rows of {len(series):,} series, each about every {interval}:",
-        f'# world = {{ use_case = "...", {world} }}',
+        f"world = {{ {world} }}          # for scenarios that do not say these",
         "",
         "[tags]",
         *tags,

@@ -570,9 +570,13 @@ def world(use_case: str, **keys: Any) -> World:
     Raises
     ------
     ValueError
-        If a key is unknown, or its value wrong (pydantic's ValidationError).
+        If a key is unknown, or its value wrong.
     """
-    return World(WorldPart.model_validate(resolved({"use_case": use_case, **keys}, Path())).spec())
+    asked = resolved({"use_case": use_case, **keys}, Path())
+    try:
+        return World(WorldPart.model_validate(asked).spec())
+    except ValidationError as error:
+        raise ValueError(explain(error, WorldPart, {}, hidden=(), within="world")) from None
 
 
 INTERNAL = {"id", "scenario", "labels", "relative_start", "resolution_ns", "block", "first_block"}

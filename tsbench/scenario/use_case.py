@@ -49,6 +49,8 @@ class UseCaseFile(Part):
     measurement: Annotated[tuple[MeasurementPart, ...], Field(strict=False, max_length=1_000)] = ()
     form: Annotated[dict[str, FormPart], Field(max_length=20)] = Field(default_factory=dict)
     """Variants, which `world.form` chooses; `bounded`, the default, has nothing of them."""
+    world: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Keys of [world] for scenarios that do not say them: `{ scale = 40, interval = "20s" }`."""
     churn: ChurnPart | None = None
     """How series end and others begin. Default: all live as long as the data."""
     query: Annotated[tuple[QueryPart, ...], Field(strict=False, max_length=1_000)] = ()
@@ -300,6 +302,7 @@ def resolved(world: Any, place: Path) -> Any:
     described = built_in(name) if path is None else read_use_case(path)
     if described is None:
         return world
+    world = {**described.world, **world}
     given: dict[str, Any] = {}
     if world.get("copies", 1) != 1 and not described.recording:
         raise UserMistake("world.copies: belongs to recorded data; these are simulated, so give world.scale")
