@@ -428,10 +428,8 @@ def read_back(
     held = session.inventory(gold.world.measurements, series=series <= limit)
     others = [other_table(name) for name in held.tables if name not in known]
     if held.series is not None:
-        written = zip(
-            range(series), *([text or None for text in codes.tolist()] for codes in tags.values()), strict=True
-        )
-        others += compare_series(held.series, list(written))
+        texts = ([text or None for text in codes.tolist()] for codes in tags.values())
+        others += compare_series(held.series, [range(series), *texts])
     answers.note_stored("what is stored beside the points", Differences.of(others, cut=False))
 
 
