@@ -703,6 +703,7 @@ def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, obje
             "entropy = 12, null = 0.1, hidden = true",
             "null: belongs to fields that are stored",
         ),
+        ("of = [0, 1, 2]", 'of = ["a", ""]', "fields.state.of.1: must be a text of at least 1 letter"),
         ("share = 1.0", 'share = 1.0\nwindow = "1m"', "share: needs no window"),
         ("share = 1.0", "share = 1.5", "share: must be at most 1"),
         ("series = 5", 'popularity = "zipf"', "popularity: needs series"),

@@ -113,7 +113,16 @@ _CURES = {
 }
 _NAMES = {"target": "name", "world": "use_case"}
 """Keys of tables that people write as the text of their main key."""
-_NO_KEYS = {"schema_", "float", "constrained-float", "str", "int", "tuple[str, ...]", "dict[str,tuple[str, ...]]"}
+_NO_KEYS = {
+    "schema_",
+    "float",
+    "constrained-float",
+    "str",
+    "constrained-str",
+    "int",
+    "tuple[str, ...]",
+    "dict[str,tuple[str, ...]]",
+}
 """Parts of pydantic's places that no file has: a field with an alias, the alternatives of a type."""
 _WANTED = {  # by pydantic's type of error
     "model_type": "a table of key = value",
@@ -122,6 +131,8 @@ _WANTED = {  # by pydantic's type of error
     "too_long": "a list of at most {max_length} values",
     "too_short": "a list of at least {min_length} value",
     "string_type": "text in quotes",
+    "string_too_short": "a text of at least {min_length} letter",
+    "string_too_long": "a text of at most {max_length} letters",
     "int_type": "a whole number",
     "int_parsing_size": "a whole number of at most 4,300 digits",
     "finite_number": "a finite number",
@@ -144,7 +155,10 @@ def explain(
 
     `within` is the key of the table that was validated, if it is not the whole file.
     """
-    first = error.errors()[0]
+    first, *others = error.errors()
+    if isinstance(first.get("input"), str):  # of the alternatives of a type, what is wrong with a text
+        others = [one for one in others if one["loc"][:-1] == first["loc"][:-1] and one["loc"][-1] in _NO_KEYS]
+        first = next((one for one in others if one["type"].startswith("string_")), first)
     place = ".".join(str(part) for part in (*([within] if within else []), *first["loc"]) if part not in _NO_KEYS)
     kind = first["type"]
     if kind == "extra_forbidden":
