@@ -206,6 +206,28 @@ def test_times_are_known_by_what_they_are_and_a_key_that_is_not_is_asked_for(
         (tmp_path / "two.csv").write_text("\n".join([head, *(row.format(n) for n in range(1, 9))]))
         assert main(["check", str(tmp_path / "two.csv")]) == 2
         assert re.search(why, complaint(capsys.readouterr().err))
+    for text, form, when in (
+        ("0{0}/05/2026 01:00:0{0} PM", "%d/%m/%Y %I:%M:%S %p", "2026-05-01T13:00:01Z to 2026-05-08T13:00:08Z"),
+        ("0{0}/05/2026 01:00:0{0} PM", "%m/%d/%Y %I:%M:%S %p", "2026-01-05T13:00:01Z to 2026-08-05T13:00:08Z"),
+        ("2026050{0}", "%Y%m%d", "2026-05-01T00:00:00Z to 2026-05-08T00:00:00Z"),
+        ("2026-05-0{0} 10:00:00.5", "%Y-%m-%d %H:%M:%S.%f", "2026-05-01T10:00:00.5Z to"),
+        ("2026-05-0{0} 10:00:00,250", "%Y-%m-%d %H:%M:%S,%3f", "2026-05-01T10:00:00.25Z to"),
+    ):
+        (tmp_path / "odd.csv").write_text("\n".join(["ts;v", *(f"{text.format(n)};{n}" for n in range(1, 9))]))
+        if "/" in text:  # of which one is the month differs from country to country
+            assert main(["check", str(tmp_path / "odd.csv")]) == 2
+            says(complaint(capsys.readouterr().err), "'ts' has no times that are understood", "or say --time-format")
+        own = ["--time-format", form, "--force", "--out", str(tmp_path / "odd.toml")]
+        assert main(["check", str(tmp_path / "odd.csv"), *own]) == 0
+        capsys.readouterr()
+        assert main(["check", str(tmp_path / "odd.toml")]) == 0
+        says(capsys.readouterr().out, f"times: {when}")
+    assert main(["check", str(tmp_path / "odd.csv"), "--time-format", "%Y-%m-%d %H:%M:%S,%f"]) == 2
+    says(complaint(capsys.readouterr().err), "'ts' has no times that are understood as '%Y-%m-%d %H:%M:%S,%f'")
+    (tmp_path / "odd.csv").write_text("ts;v\n2026-05-01T00:00:00Z;1\n31/05/2026;2\n")
+    (tmp_path / "odd.toml").write_text((tmp_path / "odd.toml").read_text().replace("%Y-%m-%d %H:%M:%S,%3f", "%d/%m/%Y"))
+    assert main(["check", str(tmp_path / "odd.toml")]) == 2
+    says(complaint(capsys.readouterr().err), "odd.csv: row 1: ts is '2026-05-01T00:00:00Z', which is no time")
     columns = {"ts": range(8), "sensor": list("aabb") * 2, "ok": [None, True, False, False] * 2, "v": range(8)}
     of_kinds = {"none": [None] * 8, "list": [[1, 2]] * 8, "span": [timedelta(1)] * 8}
     pl.DataFrame(columns | of_kinds).write_parquet(tmp_path / "kinds.parquet")

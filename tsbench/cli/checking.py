@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from tsbench.cli.learning import expect_writable
+from tsbench.cli.learning import OfForm, OfTimes, OfZone, expect_writable
 from tsbench.cli.output import stderr, stdout
 from tsbench.errors import UserMistake, require
 from tsbench.text import shortened
 from tsbench.units import NS_PER_S, format_duration, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tsbench.scenario.data_facts import Facts
     from tsbench.workload.world import World
@@ -36,10 +36,11 @@ def check(
     out: Annotated[
         Path | None, typer.Option(help="Use case to write for a recording, such as town.toml; else it is printed.")
     ] = None,
-    time: Annotated[str | None, typer.Option(help="Column of times. Default: the one that looks like it.")] = None,
+    time: OfTimes = None,
     key: Annotated[str | None, typer.Option(help="Column that names the series. Default: guessed.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Further columns that are tags.")] = None,
-    zone: Annotated[str, typer.Option(help="Zone of times that have none, such as Europe/Berlin.")] = "UTC",
+    zone: OfZone = "UTC",
+    time_format: OfForm = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
 ) -> int:
@@ -48,9 +49,12 @@ def check(
     from tsbench.scenario.spec import world as world_of
 
     if file.suffix != ".toml":
-        return _propose(file, out, time, key, tag or [], zone, force=force)
-    if out is not None or time or key or tag or zone != "UTC":
-        raise UserMistake(f"{file}: says itself what its columns are; --out, --time, --key, --tag and --zone do not")
+        about_times = {"zone": zone} if zone != "UTC" else {}
+        about_times |= {"format": time_format} if time_format is not None else {}
+        return _propose(file, out, time, key, tag or [], about_times, force=force)
+    if out is not None or time or key or tag or zone != "UTC" or time_format is not None:
+        options = "--out, --time, --key, --tag, --zone and --time-format"
+        raise UserMistake(f"{file}: says itself what its columns are; {options} do not")
     try:
         world = world_of(str(file), streams=1)
     except ValueError as error:
@@ -74,7 +78,14 @@ def check(
 
 
 def _propose(
-    file: Path, out: Path | None, time: str | None, key: str | None, tags: Sequence[str], zone: str, *, force: bool
+    file: Path,
+    out: Path | None,
+    time: str | None,
+    key: str | None,
+    tags: Sequence[str],
+    about_times: Mapping[str, str],
+    *,
+    force: bool,
 ) -> int:
     """Write or print a use case for a recording."""
     require("polars", "files")
@@ -83,6 +94,7 @@ def _propose(
     from tsbench.scenario.recording import SERIES, TIME, read, recording
 
     expect_writable(out, force=force)
+    zone, form = about_times.get("zone", "UTC"), about_times.get("format")
     if is_lines(file) and key is None:
         if tags:
             raise UserMistake(f"--tag {tags[0]}: line protocol says itself which are tags; leave it out")
@@ -95,8 +107,8 @@ def _propose(
             said = f"left out, without tags, which name series: {', '.join(left)}"
             stderr.print(shortened(f"tsbench: {said}", _MOST_HINT), markup=False, highlight=False)
     else:
-        given = [recording(read(file, _ROWS), time=time, key=key, tags=tags, zone=zone)]
-    text = mapped(file, given, zone)
+        given = [recording(read(file, _ROWS), time=time, key=key, tags=tags, zone=zone, form=form)]
+    text = mapped(file, given, about_times)
     frame = given[0].frame
     known_columns = {given[0].time, TIME, SERIES}
     named = known_columns.union(given[0].keys, given[0].tags, given[0].fields)

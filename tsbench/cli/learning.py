@@ -18,16 +18,21 @@ if TYPE_CHECKING:
     from tsbench.scenario.learning import FieldSummary, Learned
     from tsbench.scenario.own_queries import QueryPart
 
+OfTimes = Annotated[str | None, typer.Option(help="Column of times. Default: the one that looks like it.")]
+OfZone = Annotated[str, typer.Option(help="Zone of times that have none, such as Europe/Berlin.")]
+OfForm = Annotated[str | None, typer.Option(help="Form of times that are no ISO 8601, such as '%d/%m/%Y %H:%M'.")]
+
 
 def learn(
     file: Annotated[Path | None, typer.Argument(help="CSV or line protocol (.gz or .zst, too), or Parquet.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Use case to write, such as meters.toml; else it is printed.")
     ] = None,
-    time: Annotated[str | None, typer.Option(help="Column of times. Default: the one that looks like it.")] = None,
+    time: OfTimes = None,
     key: Annotated[str | None, typer.Option(help="Column that names the series. Default: guessed.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Further columns that are tags.")] = None,
-    zone: Annotated[str, typer.Option(help="Zone of times that have none, such as Europe/Berlin.")] = "UTC",
+    zone: OfZone = "UTC",
+    time_format: OfForm = None,
     measurement: Annotated[
         str | None, typer.Option(help="Of line protocol, the measurement to describe. Default: that of the first line.")
     ] = None,
@@ -60,7 +65,9 @@ def learn(
         raise UserMistake(f"--measurement: {file} has no '{measurement}'; {suggestion(measurement, known)}")
     name = chosen or file.name.split(".")[0]
     lines = (chosen, known[chosen]) if known and key is None and not tag else None
-    given = recording(read(file, rows, chosen), time=time, key=key, tags=tag or [], zone=zone, lines=lines)
+    given = recording(
+        read(file, rows, chosen), time=time, key=key, tags=tag or [], zone=zone, form=time_format, lines=lines
+    )
     learned = learning.learn(name, given, hashed=hashed)
     if out is None:
         stdout.print(learned.text, markup=False, highlight=False, soft_wrap=True, end="")

@@ -24,7 +24,7 @@ from tsbench.units import LONGEST_NS, NS_PER_S, format_exact_duration
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -176,8 +176,11 @@ def _recorded(whole: pl.Series, values: Sequence[Values]) -> FieldSummary:
     return replace(summary, missing=float((whole.cast(pl.String).fill_null("") == "").sum()) / len(whole))
 
 
-def mapped(path: Path, recordings: Sequence[Recording], zone: str) -> str:
-    """Return the use case that has a file's rows as they are, by the columns of each measurement's recording."""
+def mapped(path: Path, recordings: Sequence[Recording], about_times: Mapping[str, str]) -> str:
+    """Return the use case that has a file's rows as they are, by the columns of each measurement's recording.
+
+    `about_times` are keys of its `[recording.time]` beside the column.
+    """
     names, several = _Names(), len(recordings) > 1
     keys = {of.key for of in recordings}
     key = names.of(keys.pop() or "series" if len(keys) == 1 else "series")
@@ -187,14 +190,14 @@ def mapped(path: Path, recordings: Sequence[Recording], zone: str) -> str:
     for of, own in zip(recordings, columns, strict=True):
         tags = {key: [*of.keys]} if of.keys else {}
         tags |= {name: [column] for column, name in named.items() if column in own}
-        mapping, asked = _mapping(path, of, zone, tags, _Names(tags))
+        mapping, asked = _mapping(path, of, about_times, tags, _Names(tags))
         lines += ["", "[[recording]]" if several else "[recording]", *mapping]
         queries += asked
     return "\n".join([*lines, *queries]) + "\n"
 
 
 def _mapping(
-    path: Path, of: Recording, zone: str, tags: dict[str, list[str]], names: _Names
+    path: Path, of: Recording, about_times: Mapping[str, str], tags: dict[str, list[str]], names: _Names
 ) -> tuple[list[str], list[str]]:
     """Return the lines of a measurement's mapping, and those of queries about it."""
     frame = of.frame
@@ -205,7 +208,7 @@ def _mapping(
     is_sparse = all(lacks.values())
     asked = sorted(fields, key=lacks.__getitem__) if is_sparse else [own for own in fields if not lacks[own]]
     labelled = {own: not frame[fields[own]].dtype.is_numeric() for own in asked}
-    time: Any = of.time if zone == "UTC" else {"column": of.time, "zone": zone}
+    time: Any = {"column": of.time, **about_times} if about_times else of.time
     measurement = of.measurement or names.of(path.name.split(".")[0])
     lines = [
         f"file = {_quoted(path.name)}",

@@ -25,6 +25,8 @@ class TimeColumn(Part):
     column: str
     zone: str = "UTC"
     """Zone of times that have none, such as `Europe/Berlin`."""
+    format: Annotated[str, Field(min_length=2, max_length=100)] | None = None
+    """Form of times that are written in another way than ISO 8601, such as `%m/%d/%Y %I:%M:%S %p`."""
     unit: Literal["s", "ms", "us", "ns"] | None = None
     """Unit of times that are numbers. Default: guessed from the first ones."""
     repeated: Literal["refuse", "earliest", "latest"] = "refuse"

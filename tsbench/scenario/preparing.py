@@ -297,15 +297,17 @@ def _times(part: RecordingPart, columns: _Columns, column: pl.Series, where: Row
     is_lines = recorded_files.is_lines(Path(where.path))
     columns.unit_ns = columns.unit_ns or (UNITS_NS[asked.unit] if asked.unit else int(is_lines))
     try:
-        made = recorded_files.times(given, asked.zone, unit_ns=columns.unit_ns, repeated=repeated)
+        made = recorded_files.times(given, asked.zone, asked.format, unit_ns=columns.unit_ns, repeated=repeated)
         if (at := recorded_files.first_odd(given, made)) is not None:
             said = f"{where(at)}: {asked.column} is '{printable_line(str(given[at])[:80])}', which"
-            if recorded_files.times(given, asked.zone)[at] is not None:
+            if recorded_files.times(given, asked.zone, asked.format)[at] is not None:
                 cure = "say repeated = 'earliest' or 'latest' in recording.time, or record in UTC"
                 raise UserMistake(f"{said} clocks in {asked.zone} showed twice; {cure}")
-            if recorded_files.times(given, "UTC")[at] is not None:
+            if recorded_files.times(given, "UTC", asked.format)[at] is not None:
                 raise UserMistake(f"{said} no clock in {asked.zone} showed; is the zone right?")
-            raise UserMistake(f"{said} is no time; write 2026-01-31T12:00:00Z, or numbers with a unit")
+            raise UserMistake(
+                f"{said} is no time; write 2026-01-31T12:00:00Z, or numbers, or say format in recording.time"
+            )
     except ValueError as error:
         raise UserMistake(f"recording.time.zone: {error}") from None
     if not columns.unit_ns and made.len() and given.drop_nulls().len():

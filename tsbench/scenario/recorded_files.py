@@ -306,8 +306,13 @@ def unit_of(times: pl.Series) -> int:
     return next(unit for below, unit in _UNITS if middle < below or below == float("inf"))
 
 
-def times(column: pl.Series, zone: str, *, unit_ns: int = 0, repeated: str = "earliest") -> pl.Series:
+def times(
+    column: pl.Series, zone: str, form: str | None = None, *, unit_ns: int = 0, repeated: str = "earliest"
+) -> pl.Series:
     """Return times as ns since 1970, null where a value is none; those without a zone are of `zone`.
+
+    Texts have this form (as of strftime; digits of a second without a point are `%3f`), or ISO 8601, or a day before a
+    month and a year between points. What other forms mean differs from country to country.
 
     Parameters
     ----------
@@ -324,7 +329,7 @@ def times(column: pl.Series, zone: str, *, unit_ns: int = 0, repeated: str = "ea
     if isinstance(column.dtype, pl.Categorical):
         column = column.cast(pl.String)
     first = column.drop_nulls().head(1) if column.dtype == pl.String else column.clear()
-    are_texts = not first.is_empty() and bool(re.fullmatch(_NUMBER, first[0]))
+    are_texts = not first.is_empty() and form is None and bool(re.fullmatch(_NUMBER, first[0]))
     if are_texts and (whole := numbers(column, pl.Int64)).null_count() == column.null_count():
         column = whole
     if column.dtype.is_integer():
@@ -334,8 +339,12 @@ def times(column: pl.Series, zone: str, *, unit_ns: int = 0, repeated: str = "ea
         digits = len(str(unit_ns or unit_of(numbers(texts, pl.Float64)))) - 1
         return texts.cast(pl.Decimal(38, digits), strict=False).to_physical().cast(pl.Int64, strict=False)
     if column.dtype == pl.String:
+        is_unsure = form is None and not first.is_empty() and re.match(r"\d{1,2}[-/]\d{1,2}[-/]\d", first[0])
         try:
-            column = column.str.to_datetime(strict=False, time_unit="ns")
+            column = column.clear(len(column)) if is_unsure else column
+            if form is not None:  # else %f would be a number of nanoseconds
+                form = form.replace(".%f", "%.f").replace("%f", "%9f")
+            column = column.str.to_datetime(form, strict=False, time_unit="ns")
         except pl.exceptions.PolarsError:  # of no form that it knows
             return pl.Series(column.name, [None] * len(column), pl.Int64)
     if not isinstance(column.dtype, (pl.Datetime, pl.Date)):

@@ -86,6 +86,7 @@ def recording(
     key: str | None = None,
     tags: Sequence[str] = (),
     zone: str = "UTC",
+    form: str | None = None,
     lines: tuple[str, list[str]] | None = None,
 ) -> Recording:
     """Return the rows of a file as a recording; columns that are not named are guessed from names, types and values.
@@ -101,10 +102,12 @@ def recording(
     time = time or _time_column(frame)
     if zone != "UTC" and (frame[time].dtype.is_numeric() or getattr(frame[time].dtype, "time_zone", None)):
         raise UserMistake(f"--zone {zone}: the times in '{time}' need none; leave it out")
+    if form is not None and (lines is not None or not (_is_text(frame[time]) or frame[time].dtype.is_integer())):
+        raise UserMistake(f"--time-format {form}: the times in '{time}' need none; leave it out")
     if lines is not None:
         return _of_lines(frame, time, *lines)
     count = len(frame)
-    frame = frame.with_columns(_times(frame[time], zone).alias(TIME)).drop_nulls(TIME)
+    frame = frame.with_columns(_times(frame[time], zone, form).alias(TIME)).drop_nulls(TIME)
     if frame.is_empty():
         raise UserMistake(f"no row has a time in '{time}'")
     if (frame[TIME] % (86_400 * NS_PER_S) == 0).all() and (
@@ -194,14 +197,16 @@ def _are_times(texts: pl.Series) -> bool:
         return False
 
 
-def _times(column: pl.Series, zone: str) -> pl.Series:
-    """Return times as ns since 1970; those without a zone are of `zone`."""
+def _times(column: pl.Series, zone: str, form: str | None) -> pl.Series:
+    """Return times as ns since 1970; those without a zone are of `zone`, and texts of this form."""
+    column = column if form is None else column.cast(pl.String)  # 20261231 was taken for a number
     try:
-        made = recorded_files.times(column, zone)
+        made = recorded_files.times(column, zone, form)
     except ValueError as error:
         raise UserMistake(f"--zone: {error}") from None
     if made.null_count() == len(column):
-        raise UserMistake(f"'{column.name}' has no times that are understood; write them as 2026-01-31T12:00:00Z")
+        said = f"'{column.name}' has no times that are understood" + f" as '{form}'" * (form is not None)
+        raise UserMistake(f"{said}; write 2026-01-31T12:00:00Z, or say --time-format '%m/%d/%Y %H:%M:%S'")
     return made
 
 
