@@ -121,14 +121,14 @@ def test_a_file_is_learned_written_and_run(name: str, tmp_path: Path, capsys: py
         path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
     own = tmp_path / "own.toml"
     assert main(["learn", str(path), "--out", str(own)]) == 0, capsys.readouterr().err
-    says(capsys.readouterr().err, "gap, s", "recorded", "simulated", 'scale = 6, interval = "15m"')
-    read_use_case(own)
+    says(capsys.readouterr().err, "gap, s", "recorded", "simulated", "own.toml, then: tsbench check ")
+    assert read_use_case(own).world.items() >= {"scale": 6, "interval": "15m"}.items()
     assert main(["learn", str(path), "--out", str(own)]) == 2
     says(complaint(capsys.readouterr().err), "exists", "--force")
     if name != "m.csv":
         return
     (tmp_path / "s.toml").write_text(
-        'question = "?"\nworld = { use_case = "own.toml", scale = 6, interval = "15m" }\nload.window = "48h"\n'
+        'question = "?"\nworld = { use_case = "own.toml" }\nload.window = "48h"\n'
         'drive = { users = 1, warmup = "0s", duration = "1s" }\ntarget.name = "sqlite"\ncheck.answers = 6\n'
         'op = [{ write = 20 }, { query = "rows-of-one" }, { query = "newest-of-all" }, { query = "by-site" }]\n'
     )
