@@ -195,6 +195,14 @@ def test_times_are_known_by_what_they_are_and_a_key_that_is_not_is_asked_for(
     made = capsys.readouterr()
     says(made.out, 'tags = { Anlage = "Anlage" }')
     assert "one series" not in made.err
+    (tmp_path / "none.csv").write_text("a;b\nx1;y1\nx2;y2\n")
+    assert main(["check", str(tmp_path / "none.csv")]) == 2
+    says(complaint(capsys.readouterr().err), "no column looks like a time; say --time COLUMN")
+
+
+def test_files_whose_rows_have_no_time_in_one_column_are_named_with_a_cure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for head, row, why in (
         ("date,time,v", "2026-05-0{0},00:0{0}:00,{0}", "times are in two columns, 'date' and 'time'; make them one"),
         (
@@ -206,6 +214,11 @@ def test_times_are_known_by_what_they_are_and_a_key_that_is_not_is_asked_for(
         (tmp_path / "two.csv").write_text("\n".join([head, *(row.format(n) for n in range(1, 9))]))
         assert main(["check", str(tmp_path / "two.csv")]) == 2
         assert re.search(why, complaint(capsys.readouterr().err))
+
+
+def test_times_in_other_forms_are_read_as_they_are_said_to_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for text, form, when in (
         ("0{0}/05/2026 01:00:0{0} PM", "%d/%m/%Y %I:%M:%S %p", "2026-05-01T13:00:01Z to 2026-05-08T13:00:08Z"),
         ("0{0}/05/2026 01:00:0{0} PM", "%m/%d/%Y %I:%M:%S %p", "2026-01-05T13:00:01Z to 2026-08-05T13:00:08Z"),
@@ -228,6 +241,13 @@ def test_times_are_known_by_what_they_are_and_a_key_that_is_not_is_asked_for(
     (tmp_path / "odd.toml").write_text((tmp_path / "odd.toml").read_text().replace("%Y-%m-%d %H:%M:%S,%3f", "%d/%m/%Y"))
     assert main(["check", str(tmp_path / "odd.toml")]) == 2
     says(complaint(capsys.readouterr().err), "odd.csv: row 1: ts is '2026-05-01T00:00:00Z', which is no time")
+    (tmp_path / "x.lp").write_text("m,h=1 v=1 1\nm,h=1 v=2 2\n")
+    for command in ("check", "learn"):
+        assert main([command, str(tmp_path / "x.lp"), "--time-format", "%Y"]) == 2
+        says(complaint(capsys.readouterr().err), "--time-format %Y: the times in 'time' need none; leave it out")
+
+
+def test_columns_that_are_no_fields_are_left_out_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     columns = {"ts": range(8), "sensor": list("aabb") * 2, "ok": [None, True, False, False] * 2, "v": range(8)}
     of_kinds = {"none": [None] * 8, "list": [[1, 2]] * 8, "span": [timedelta(1)] * 8}
     pl.DataFrame(columns | of_kinds).write_parquet(tmp_path / "kinds.parquet")
@@ -237,6 +257,3 @@ def test_times_are_known_by_what_they_are_and_a_key_that_is_not_is_asked_for(
     made = capsys.readouterr()
     says(made.err, "left out, for lack of numbers, texts or booleans: none, list, span")
     says(made.out, 'tags = { sensor = "sensor" }', 'ok = "ok"')
-    (tmp_path / "none.csv").write_text("a;b\nx1;y1\nx2;y2\n")
-    assert main(["check", str(tmp_path / "none.csv")]) == 2
-    says(complaint(capsys.readouterr().err), "no column looks like a time; say --time COLUMN")

@@ -68,6 +68,8 @@ def test_files_to_start_from_are_about_a_use_case_of_ones_own(
     assert done.code == 0, done.stderr
     assert all(f'self.query("{op.query}")' in Path("locustfile.py").read_text() for op in cell.queries)
     if case == "meters":
+        left, due = 299, (cell.drive.rate or 0) * cell.points_of_an_op * cell.seconds
+        assert 0.995 * left < due <= left, "as many writes as points are left, in the mean; a rate has three digits"
         assert main(["run", "scenario.toml"]) == 0
         (summary,) = Path("results").glob("*/*/summary.json")
         made = json.loads(summary.read_text())

@@ -237,8 +237,16 @@ def test_when_points_come_is_simulated(
     asked = WorldPart.model_validate(resolved({"use_case": "own.toml", "scale": 7}, tmp_path))
     assert (asked.scale, asked.interval) == (7, learned.interval_ns), "a scenario says the rest"
     (tmp_path / "own.toml").write_text(learned.text.replace("scale =", "scal ="))
-    assert main(["check", str(tmp_path / "own.toml")]) == 2
-    says(complaint(capsys.readouterr().err), "own.toml: world.scal: unknown key; did you mean 'scale'?")
+    own = str(tmp_path / "own.toml")
+    for command in (
+        ["check", own],
+        ["list", "use-cases", "--show", own],
+        ["init", "sqlite", "--use-case", own],
+        ["generate", "--use-case", own, "--out", str(tmp_path / "x.lp")],
+        ["queries", "--use-case", own, "--type", "newest-of-all"],
+    ):
+        assert main(command) == 2
+        says(complaint(capsys.readouterr().err), "own", ": world.scal: unknown key; did you mean 'scale'?")
     assert ("missing" in world) == ("missing" in learned.world)
     part = UseCaseFile.model_validate(tomllib.loads(learned.text), context="file").measurement[0]
     assert part.jitter / 1e9 == pytest.approx(jitter_s or 0, rel=0.1)

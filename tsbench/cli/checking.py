@@ -17,7 +17,7 @@ from tsbench.text import shortened
 from tsbench.units import NS_PER_S, format_duration, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tsbench.scenario.data_facts import Facts
     from tsbench.workload.world import World
@@ -49,9 +49,7 @@ def check(
     from tsbench.scenario.spec import world as world_of
 
     if file.suffix != ".toml":
-        about_times = {"zone": zone} if zone != "UTC" else {}
-        about_times |= {"format": time_format} if time_format is not None else {}
-        return _propose(file, out, time, key, tag or [], about_times, force=force)
+        return _propose(file, out, time, key, tag or [], zone, time_format, force=force)
     if out is not None or time or key or tag or zone != "UTC" or time_format is not None:
         options = "--out, --time, --key, --tag, --zone and --time-format"
         raise UserMistake(f"{file}: says itself what its columns are; {options} do not")
@@ -83,7 +81,8 @@ def _propose(
     time: str | None,
     key: str | None,
     tags: Sequence[str],
-    about_times: Mapping[str, str],
+    zone: str,
+    form: str | None,
     *,
     force: bool,
 ) -> int:
@@ -94,20 +93,21 @@ def _propose(
     from tsbench.scenario.recording import SERIES, TIME, read, recording
 
     expect_writable(out, force=force)
-    zone, form = about_times.get("zone", "UTC"), about_times.get("format")
     if is_lines(file) and key is None:
         if tags:
             raise UserMistake(f"--tag {tags[0]}: line protocol says itself which are tags; leave it out")
         known = measurements_and_tags(file, _ROWS)
         tagged = {name: own for name, own in known.items() if own} or dict([next(iter(known.items()))])
         given = [
-            recording(read(file, _ROWS, name), time=time, zone=zone, lines=(name, own)) for name, own in tagged.items()
+            recording(read(file, _ROWS, name), time=time, zone=zone, form=form, lines=(name, own))
+            for name, own in tagged.items()
         ]
         if left := [name for name in known if name not in tagged]:
             said = f"left out, without tags, which name series: {', '.join(left)}"
             stderr.print(shortened(f"tsbench: {said}", _MOST_HINT), markup=False, highlight=False)
     else:
         given = [recording(read(file, _ROWS), time=time, key=key, tags=tags, zone=zone, form=form)]
+    about_times = ({} if zone == "UTC" else {"zone": zone}) | ({} if form is None else {"format": form})
     text = mapped(file, given, about_times)
     frame = given[0].frame
     known_columns = {given[0].time, TIME, SERIES}

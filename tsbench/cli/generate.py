@@ -179,7 +179,7 @@ def queries(
     except Misfit as error:
         raise UserMistake(str(error)) from None
     except ValueError as error:
-        raise UserMistake(str(error).splitlines()[0]) from None
+        raise UserMistake(str(error)) from None
     lines = made(kind, count, world, loaded, seed if query_seed is None else query_seed)
     if show is not None:
         _show(show, world, [next(lines) for _ in range(min(count, len(kind)))])
@@ -225,10 +225,20 @@ def _show(name: str, world: World, lines: Sequence[bytes]) -> None:
 
 
 def world_spec(keys: Mapping[str, Any], resolution_ns: int = 1) -> WorldSpec:
-    """Return the parameters of the world with these keys of [world]; `World` refuses a wrong form or use case."""
+    """Return the parameters of the world with these keys of [world]; `World` refuses a wrong form or use case.
+
+    Raises
+    ------
+    UserMistake
+        If another key is wrong, such as one of a use case's file.
+    """
     from tsbench.scenario.parts import WorldPart
 
-    return replace(WorldPart.model_validate({**keys, "form": "bounded"}).spec(resolution_ns), form=keys["form"])
+    try:
+        part = WorldPart.of({**keys, "form": "bounded"})
+    except ValueError as error:
+        raise UserMistake(f"the use case '{keys['use_case']}': {error}") from None
+    return replace(part.spec(resolution_ns), form=keys["form"])
 
 
 def world_of(
@@ -264,13 +274,7 @@ def world_of(
     interval_ns = parsed("--interval", interval, units.parse_duration_ns)
     if end_ns <= start_ns and not may_be_empty:
         raise UserMistake("the end is not after the start: there is nothing to load; give a later --end")
-    keys = {
-        "use_case": use_case,
-        "start": start_ns,
-        "interval": interval_ns,
-        "seed": seed,
-        "form": form,
-        "streams": 1,
-    }
-    made = resolved({**keys, "scale": scale} if "scale" in given else keys, Path())
-    return {"scale": scale, **made, "window": max(0, end_ns - start_ns)}
+    keys = {"use_case": use_case, "start": start_ns, "seed": seed, "form": form, "streams": 1}
+    own = {"scale": scale, "interval": interval_ns}  # of which a file may say its own
+    made = resolved(keys | {name: value for name, value in own.items() if name in given}, Path())
+    return {**own, **made, "window": max(0, end_ns - start_ns)}

@@ -106,10 +106,10 @@ def _learn_dashboard(path: Path, use_case: str | None, longest: str, out: Path |
     longest_ns = parsed("--window", longest, parse_duration_ns)
     content = read_dashboard(path)
     try:
-        spec = WorldPart.model_validate(resolved({"use_case": use_case}, Path())).spec()
+        spec = WorldPart.of(resolved({"use_case": use_case}, Path())).spec()
         world = World(spec)
     except ValueError as error:
-        raise UserMistake(str(error).splitlines()[0]) from None
+        raise UserMistake(f"--use-case {use_case}: {error}") from None
     gold = cache(partial(empty_gold, world, world.measurements))  # of an extra, that only SQL needs
 
     def targets(asked: QueryPart) -> list[str]:

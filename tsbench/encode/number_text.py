@@ -43,6 +43,10 @@ class NumberColumn:
     labels: tuple[bytes, ...] = ()
     whole: bool = False
 
+    def is_alike(self, other: NumberColumn) -> bool:
+        """Return whether numbers and NaN are written as those of another column."""
+        return (self.null, self.whole) == (other.null, other.whole)
+
 
 def number_parts(columns: Sequence[NumberColumn]) -> list[TextPart]:
     """Return the parts that write columns of numbers next to each other.
@@ -229,11 +233,7 @@ def _long_floats(columns: Sequence[NumberColumn]) -> list[TextPart]:
     parts = []
     start = 0
     for stop, text in enumerate(between, 1):
-        is_alike = len(text) == 1 and (columns[stop].null, columns[stop].whole) == (
-            columns[start].null,
-            columns[start].whole,
-        )
-        if is_alike and text == between[start]:
+        if len(text) == 1 and text == between[start] and columns[stop].is_alike(columns[start]):
             continue
         table = _shortest(columns[start:stop], between[start])
         parts += [TextPart(_texts(columns[start].before)), TextPart(table), TextPart(_texts(columns[stop - 1].after))]

@@ -103,7 +103,7 @@ def steadiness(
     change = drift(settled) / median
     has_settled = start is not None and abs(change) <= TOLERATED_DRIFT
     stalls = [Stall(first_s + begin, end - begin, float(per_s[begin:end].min()) / median) for begin, end in candidates]
-    stalls.sort(key=lambda stall: stall.length_s * (1 - stall.lowest), reverse=True)
+    stalls.sort(key=lambda stall: stall.lost_s, reverse=True)
     return Steadiness(
         settled_s=first_s + (start or 0) if has_settled else None,
         median_per_s=median,

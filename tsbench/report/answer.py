@@ -317,10 +317,10 @@ def _stalls(sides: Sequence[Side]) -> list[tuple[str, str]]:
     """Return a line on the worst stall, if one took `_STALLED_S` of a side's rate, with the sides that had others."""
     said = []
     for side in sides:
-        worst = [worst for cell in side.cells if (worst := _worst_stall(cell))]
-        if worst:
-            lost_s, kind, stall = max(worst, key=lambda one: one[0])
-            runs = f" ({len(worst)} of {len(side.cells)} runs had such a stall)" if len(side.cells) > 1 else ""
+        stalls = [one for cell in side.cells if (one := _worst_stall(cell))]
+        if stalls:
+            lost_s, kind, stall = max(stalls, key=lambda one: one[0])
+            runs = f" ({len(stalls)} of {len(side.cells)} runs had such a stall)" if len(side.cells) > 1 else ""
             text = f"{side.name}'s {kind} rate fell to {stall.lowest:.0%} for {stall.length_s} s"
             said.append((lost_s, side.name, f"{text}, {stall.start_s} s after the start{runs}"))
     if not said:
@@ -332,11 +332,7 @@ def _stalls(sides: Sequence[Side]) -> list[tuple[str, str]]:
 
 def _worst_stall(cell: Cell) -> tuple[float, str, Stall] | None:
     """Return what a run's worst stall took, in seconds of the rate, with the kind of ops."""
-    stalls = [
-        (one.length_s * (1 - one.lowest), kind, one)
-        for kind, steady in cell.summary.steadiness.items()
-        for one in steady.stalls
-    ]
+    stalls = [(one.lost_s, kind, one) for kind, steady in cell.summary.steadiness.items() for one in steady.stalls]
     worst = max(stalls, key=lambda one: one[0], default=None)
     return worst if worst and worst[0] >= _STALLED_S else None
 

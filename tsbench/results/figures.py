@@ -175,6 +175,11 @@ class Stall:
     lowest: Number
     counters: Several[CounterRise] = ()
 
+    @property
+    def lost_s(self) -> float:
+        """What it took, in seconds of the usual rate, at most."""
+        return self.length_s * (1 - self.lowest)
+
 
 @dataclass(frozen=True, slots=True, config=STRICT)
 class Steadiness:

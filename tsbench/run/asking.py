@@ -46,10 +46,10 @@ def read_queries(path: str, blocks: Iterator[bytes]) -> tuple[WorldPart, int, It
     lines = _lines(path, blocks)
     try:
         world, window_ns = parse_head(next(lines, b""))
-        part = WorldPart.model_validate(world)
+        part = WorldPart.of(world)
         measurements = world_of(part).measurements
     except ValueError as error:
-        raise UserMistake(f"'{path}', line 1: {str(error).splitlines()[0]}") from None
+        raise UserMistake(f"'{path}', line 1: {error}") from None
     return part, window_ns, _parsed(path, lines, Parser(measurements))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
     FieldSerializationInfo,
+    ValidationError,
     ValidationInfo,
     field_serializer,
     field_validator,
@@ -19,6 +20,7 @@ from pydantic.json_schema import SkipJsonSchema
 from tsbench import units
 from tsbench.measure.settling import LEAST_S
 from tsbench.model import WriteMode
+from tsbench.scenario.file import explain
 from tsbench.scenario.types import STEADY, DurationNs, Mode, Part, SecondsNs, SizeBytes, TimeNs, Waits, WarmupNs
 from tsbench.scenario.use_case import UseCaseFile, built_in, built_in_case
 from tsbench.servers import cgroup
@@ -94,6 +96,14 @@ class WorldPart(Part):
     """Share of the points that are sent twice."""
     missing: Share = 0.0
     """Share of the points that are never sent."""
+
+    @classmethod
+    def of(cls, keys: Mapping[str, Any]) -> Self:
+        """Return [world] with these keys; raises ValueError with one line about the first that is wrong."""
+        try:
+            return cls.model_validate(keys)
+        except ValidationError as error:
+            raise ValueError(explain(error, cls, {}, hidden=(), within="world")) from None
 
     @field_validator("form")
     @classmethod

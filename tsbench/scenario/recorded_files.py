@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import polars as pl
@@ -328,8 +328,8 @@ def times(
     """
     if isinstance(column.dtype, pl.Categorical):
         column = column.cast(pl.String)
-    first = column.drop_nulls().head(1) if column.dtype == pl.String else column.clear()
-    are_texts = not first.is_empty() and form is None and bool(re.fullmatch(_NUMBER, first[0]))
+    first = next(iter(column.drop_nulls().head(1)), "") if column.dtype == pl.String and form is None else ""
+    are_texts = re.fullmatch(_NUMBER, first) is not None
     if are_texts and (whole := numbers(column, pl.Int64)).null_count() == column.null_count():
         column = whole
     if column.dtype.is_integer():
@@ -338,15 +338,12 @@ def times(
         texts = column.cast(pl.String).str.replace(",", ".", literal=True)
         digits = len(str(unit_ns or unit_of(numbers(texts, pl.Float64)))) - 1
         return texts.cast(pl.Decimal(38, digits), strict=False).to_physical().cast(pl.Int64, strict=False)
-    if column.dtype == pl.String:
-        is_unsure = form is None and not first.is_empty() and re.match(r"\d{1,2}[-/]\d{1,2}[-/]\d", first[0])
-        try:
-            column = column.clear(len(column)) if is_unsure else column
-            if form is not None:  # else %f would be a number of nanoseconds
-                form = form.replace(".%f", "%.f").replace("%f", "%9f")
+    is_unsure = re.match(r"\d{1,2}[-/]\d{1,2}[-/]\d", first)  # of which one is the month
+    if column.dtype == pl.String and not is_unsure:
+        if form is not None:  # else %f would be a number of nanoseconds
+            form = form.replace(".%f", "%.f").replace("%f", "%9f")
+        with suppress(pl.exceptions.PolarsError):  # of no form that it knows
             column = column.str.to_datetime(form, strict=False, time_unit="ns")
-        except pl.exceptions.PolarsError:  # of no form that it knows
-            return pl.Series(column.name, [None] * len(column), pl.Int64)
     if not isinstance(column.dtype, (pl.Datetime, pl.Date)):
         return pl.Series(column.name, [None] * len(column), pl.Int64)
     column = column.cast(pl.Datetime("ns", getattr(column.dtype, "time_zone", None)))

@@ -572,11 +572,7 @@ def world(use_case: str, **keys: Any) -> World:
     ValueError
         If a key is unknown, or its value wrong.
     """
-    asked = resolved({"use_case": use_case, **keys}, Path())
-    try:
-        return World(WorldPart.model_validate(asked).spec())
-    except ValidationError as error:
-        raise ValueError(explain(error, WorldPart, {}, hidden=(), within="world")) from None
+    return World(WorldPart.of(resolved({"use_case": use_case, **keys}, Path())).spec())
 
 
 INTERNAL = {"id", "scenario", "labels", "relative_start", "resolution_ns", "block", "first_block"}

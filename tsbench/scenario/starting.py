@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from pydantic import ValidationError
-
 from tsbench import units
 from tsbench.errors import UserMistake
 from tsbench.model import Window
@@ -57,11 +55,10 @@ class Start:
             If there is none, it is wrong, or the target does not hold its points.
         """
         try:
-            part = WorldPart.model_validate(resolved({"use_case": use_case}, Path()))
+            part = WorldPart.of(resolved({"use_case": use_case}, Path()))
             world = World(part.spec())
         except ValueError as error:
-            why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
-            raise UserMistake(f"--use-case {use_case}: {why}") from None
+            raise UserMistake(f"--use-case {use_case}: {error}") from None
         schema = next(iter(target.schemas.values()))
         expect_room_for(world, target, schema)
         own = [query.name for query in part.queries] or [*(world.spec.case.queries if world.spec.case else ())]
@@ -121,11 +118,8 @@ class Start:
         rate = min(rates[size], _MOST_PER_S)
         drive = ['loop = "open"              # ops are due at this rate, however long the database takes']
         drive += [f"rate = {rate:.3g}", "users = 10", 'warmup = "2s"', 'duration = "30s"']
-        return (
-            [f"share = 0.5                # about all of the other {left:,} of {points:,} points are written"],
-            drive,
-            size,
-        )
+        load = f"share = 0.5                # about all of the other {left:,} of {points:,} points are written"
+        return [load], drive, size
 
     @property
     def locustfile(self) -> str:
