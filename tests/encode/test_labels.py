@@ -93,7 +93,9 @@ def binary(field: Field, value: bytes | None) -> Any:
         return None
     if field.kind is Kind.TEXT:
         return value.decode()
-    return value == b"\x01" if field.kind is Kind.BOOL else struct.unpack(">d", value)[0]
+    if field.kind is Kind.BOOL:
+        return value == b"\x01"
+    return struct.unpack(">q" if field.kind is Kind.INT else ">d", value)[0]
 
 
 @examples(100)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tsbench.encode import pgcopy, sql
+from tsbench.model import Kind
 from tsbench.testing import data
 from tsbench.testing.data import CPU, DISK, LAG, START_NS, WIDE, S
 
@@ -58,8 +59,9 @@ def test_the_stream_has_the_batchs_values(measurement: Measurement, extra_json: 
         assert moment == sql.ceil_datetime(int(batch.time_ns[i]))
         if measurement.tags:
             assert struct.unpack("!i", rest.pop(0)) == (batch.series[i],)
-        for column in batch.fields.values():
-            assert struct.unpack("!d", rest.pop(0)) == (column[i],)
+        for field in measurement.fields:
+            form = "!q" if field.kind is Kind.INT else "!d"
+            assert struct.unpack(form, rest.pop(0)) == (batch.fields[field.name][i],)
         if extra_json:
             own = rest.pop(0)
             if measurement.own_tags:
@@ -95,7 +97,7 @@ def test_postgresql_reads_the_stream_as_it_was_meant(postgres_endpoint: str) -> 
     times = [START_NS - 20 * 365 * 86_400 * S, START_NS, START_NS + 123_456_000]
     batch = data.batch(DISK, data.shared_tags(), time_ns=times, series=[0, 3, 4])
     with psycopg.connect(postgres_endpoint) as connection:
-        connection.execute("CREATE TABLE t (time timestamptz, tags_id int, free float8, own jsonb)")
+        connection.execute("CREATE TABLE t (time timestamptz, tags_id int, free int8, own jsonb)")
         with connection.cursor().copy("COPY t FROM STDIN (FORMAT binary)") as copy:
             copy.write(pgcopy.encode(batch, extra_json=True))
         found = connection.execute("SELECT * FROM t ORDER BY time").fetchall()

@@ -16,7 +16,7 @@ def test_a_point_is_its_values_in_binary_form_in_the_columns_order() -> None:
     batch = data.batch(CPU, data.shared_tags(), time_ns=[START_NS, START_NS + 1_000], series=[4, 2])
     for i, row in enumerate(map(_whole, pgparams.rows(batch))):
         time_us, series, *fields = (
-            struct.unpack(form, value)[0] for form, value in zip((">q", ">i", ">d", ">d", ">d"), row, strict=True)
+            struct.unpack(form, value)[0] for form, value in zip((">q", ">i", ">d", ">d", ">q"), row, strict=True)
         )
         assert time_us * 1_000 + YEAR_2000_S * S == batch.time_ns[i]
         assert series == batch.series[i]

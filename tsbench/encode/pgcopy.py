@@ -18,6 +18,7 @@ import numpy as np
 from tsbench.encode.number_text import label_codes
 from tsbench.encode.sql import Inexact, own_tags_json
 from tsbench.encode.text_columns import TextPart, Texts, assembled, texts
+from tsbench.model import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,15 +41,14 @@ def encode(batch: Batch, *, extra_json: bool) -> bytearray:
     """Return the batch as a complete COPY stream, with header and trailer.
 
     The columns are time (timestamptz), tags_id (int4; left out where the measurement has no tags), every field
-    (float8, integers too; text or bool; NULL where a point lacks it), and with `extra_json` additional_tags (jsonb):
-    NULL where the measurement has no tags of its own, else their JSON text padded with spaces, which JSON ignores, so
-    that the rows keep a fixed width.
+    (float8, int8, text or bool; NULL where a point lacks it), and with `extra_json` additional_tags (jsonb): NULL where
+    the measurement has no tags of its own, else their JSON text padded with spaces, which JSON ignores, so that the
+    rows keep a fixed width.
 
     Raises
     ------
     tsbench.encode.sql.Inexact
-        If a time is not a whole number of microseconds or an integer no double precision number, so that it could not
-        be stored exactly.
+        If a time is not a whole number of microseconds, so that it could not be stored exactly.
     """
     return _encoded(batch, extra_json=extra_json)[0]
 
@@ -66,8 +66,10 @@ def _encoded(batch: Batch, *, extra_json: bool) -> tuple[bytearray, NDArray[np.i
     table["time"] = times_us(batch.time_ns) - EPOCH_2000_US
     if batch.measurement.tags:
         table["tags_id"] = batch.series
-    for column, field in enumerate(batch.measurement.field_names):
-        table["fields"]["value"][:, column] = float8(batch.fields[field])
+    floats = table["fields"]["value"]
+    integers = floats.view(">i8")  # the same bytes
+    for column, field in enumerate(fields):
+        (integers if field.kind is Kind.INT else floats)[:, column] = batch.fields[field.name]
     if documents:
         table["json"] = _padded(documents, width)[batch.series]
     return buffer, np.arange(1, len(batch) + 1) * dtype.itemsize
@@ -119,10 +121,11 @@ def _values(field: Field, column: NDArray[Any]) -> TextPart:
     if field.labels:
         labels = label_bytes(field)
         return TextPart(texts([*map(_sized, labels), _NO_VALUE]), label_codes(column, len(labels)))
-    part = _fixed(sized_numbers(float8(column), ">f8"))
+    kind = ">i8" if field.kind is Kind.INT else ">f8"
     if not field.nullable:
-        return part
+        return _fixed(sized_numbers(column, kind))
     nulls = np.isnan(column)
+    part = _fixed(sized_numbers(np.where(nulls, 0, column), kind))
     part.table.padded[nulls] = np.void(_NO_VALUE.ljust(part.table.padded.dtype.itemsize))
     return TextPart(Texts(part.table.padded, np.where(nulls, len(_NO_VALUE), part.table.lengths)))
 
@@ -154,21 +157,6 @@ def times_us(time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     if not np.array_equal(whole * 1_000, time_ns):
         raise Inexact("times are stored in microseconds, but the batch has one with a fraction of a microsecond")
     return whole
-
-
-def float8(values: NDArray[Any]) -> NDArray[Any]:
-    """Return the values of a field if they are exact as double precision numbers, which all fields are stored as.
-
-    Raises
-    ------
-    tsbench.encode.sql.Inexact
-        If one is an integer that is not.
-    """
-    if values.dtype.kind == "i" and len(values) and max(int(values.max()), -int(values.min())) > 2**53:
-        for value in values.tolist():
-            if int(float(value)) != value:
-                raise Inexact(f"fields are stored in double precision, as TSBS does, which cannot express {value}")
-    return values
 
 
 @lru_cache(maxsize=32)

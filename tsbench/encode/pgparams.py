@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tsbench.encode.number_text import label_codes
-from tsbench.encode.pgcopy import EPOCH_2000_US, float8, label_bytes, sized_numbers, times_us
+from tsbench.encode.pgcopy import EPOCH_2000_US, label_bytes, sized_numbers, times_us
 from tsbench.encode.sql import own_tags_json
 from tsbench.model import Kind
 
@@ -34,9 +34,9 @@ Parameters: TypeAlias = "tuple[bytes | None, ...]"
 _JSONB_VERSION = b"\x01"
 _NULL = struct.pack(">i", -1)
 """The length of an element of an array that is NULL."""
-_NAN = struct.pack(">d", np.nan)
-"""The bytes of a field that a point lacks; no time is as far away as that."""
-_ELEMENT_OIDS = {">i8": 1184, ">i4": 23, ">f8": 701}  # timestamptz, int4, float8
+_TIMESTAMPTZ, _INT4, _INT8, _FLOAT8 = 1184, 23, 20, 701
+_FORMS = {_TIMESTAMPTZ: ">i8", _INT4: ">i4", _INT8: ">i8", _FLOAT8: ">f8"}
+"""The numbers of fixed width, by the server's number for the type."""
 _LABEL_OIDS = {Kind.TEXT: 25, Kind.BOOL: 16}
 _JSONB_OID = 3802
 
@@ -44,9 +44,9 @@ _JSONB_OID = 3802
 def rows(batch: Batch) -> Iterator[Parameters]:
     """Return an iterator over the parameters of each point: time, tags_id, fields, own tags.
 
-    They are a timestamptz, an int4 if the measurement has tags, a float8 per field (integers too; text or bool; None
-    where a point lacks it), and a jsonb if the measurement has tags of its own. The whole batch is encoded by the call;
-    its rows are cut one by one.
+    They are a timestamptz, an int4 if the measurement has tags, a float8, int8, text or bool per field (None where a
+    point lacks it), and a jsonb if the measurement has tags of its own. The whole batch is encoded by the call; its
+    rows are cut one by one.
 
     Raises
     ------
@@ -54,15 +54,18 @@ def rows(batch: Batch) -> Iterator[Parameters]:
         If a time is not a whole number of microseconds, so that it could not be stored exactly.
     """
     columns = _columns(batch)
-    dtype = _row_type(tuple(kind for kind, _ in columns))
+    dtype = _row_type(tuple(oid for oid, _ in columns))
     table = np.empty(len(batch), dtype)
-    for name, (_, values) in zip(dtype.names or (), columns, strict=True):
-        table[name] = values
-    cut = struct.Struct("".join(f"{np.dtype(kind).itemsize}s" for kind, _ in columns))
+    for name, (oid, values) in zip(dtype.names or (), columns, strict=True):
+        table[name] = np.where(np.isnan(values), 0, values) if oid == _INT8 else values
+    cut = struct.Struct("".join(f"{np.dtype(_FORMS[oid]).itemsize}s" for oid, _ in columns))
     fields: Iterable[Parameters] = cut.iter_unpack(table.tobytes())
-    if batch.measurement.nullable:
-        fields = (tuple(None if value == _NAN else value for value in row) for row in fields)
     m = batch.measurement
+    numbers = {
+        1 + bool(m.tags) + i: batch.fields[f.name] for i, f in enumerate(m.fields) if f.nullable and not f.labels
+    }
+    if lacking := {place: nulls.tolist() for place, values in numbers.items() if (nulls := np.isnan(values)).any()}:
+        fields = (_with_nulls(row, i, lacking) for i, row in enumerate(fields))
     if labels := {1 + bool(m.tags) + i: _labels(field) for i, field in enumerate(m.fields) if field.labels}:
         fields = (_labelled(row, labels) for row in fields)
     texts = _jsonb(batch)
@@ -76,6 +79,14 @@ def _labels(field: Field) -> Sequence[bytes | None]:
     return [*label_bytes(field), None]
 
 
+def _with_nulls(row: Parameters, number: int, lacking: Mapping[int, Sequence[bool]]) -> Parameters:
+    values = list(row)
+    for place, nulls in lacking.items():
+        if nulls[number]:
+            values[place] = None
+    return tuple(values)
+
+
 def _labelled(row: Parameters, labels: Mapping[int, Sequence[bytes | None]]) -> Parameters:
     """Return a row with texts and booleans in place of their numbers."""
     values = list(row)
@@ -87,7 +98,7 @@ def _labelled(row: Parameters, labels: Mapping[int, Sequence[bytes | None]]) -> 
 def arrays(batch: Batch) -> Parameters:
     """Return one array per column that `rows` has, such as timestamptz[], int4[], float8[]; errors as in `rows`."""
     m = batch.measurement
-    arrays_of = [_array(kind, values) for kind, values in _columns(batch)]
+    arrays_of = [_array(oid, values) for oid, values in _columns(batch)]
     for place, field in enumerate(m.fields, start=1 + bool(m.tags)):
         if field.labels:
             labels = _labels(field)
@@ -104,21 +115,23 @@ def nbytes(values: Parameters) -> int:
     return sum(len(value) for value in values if value is not None)
 
 
-def _columns(batch: Batch) -> list[tuple[str, NDArray[Any]]]:
-    """Return the columns of fixed width, each with its type on the wire; texts and booleans are their numbers."""
-    columns: list[tuple[str, NDArray[Any]]] = [(">i8", times_us(batch.time_ns) - EPOCH_2000_US)]
+def _columns(batch: Batch) -> list[tuple[int, NDArray[Any]]]:
+    """Return the columns of fixed width, each with its type's number; texts and booleans are their numbers."""
+    columns: list[tuple[int, NDArray[Any]]] = [(_TIMESTAMPTZ, times_us(batch.time_ns) - EPOCH_2000_US)]
     if batch.measurement.tags:
-        columns.append((">i4", batch.series))
+        columns.append((_INT4, batch.series))
     for field in batch.measurement.fields:
         column = batch.fields[field.name]
-        labels = len(field.labels)
-        columns.append((">i4", label_codes(column, labels)) if labels else (">f8", float8(column)))
+        if field.labels:
+            columns.append((_INT4, label_codes(column, len(field.labels))))
+        else:
+            columns.append((_INT8 if field.kind is Kind.INT else _FLOAT8, column))
     return columns
 
 
 @lru_cache(maxsize=32)
-def _row_type(columns: tuple[str, ...]) -> np.dtype[Any]:
-    return np.dtype([(str(number), kind) for number, kind in enumerate(columns)])
+def _row_type(columns: tuple[int, ...]) -> np.dtype[Any]:
+    return np.dtype([(str(number), _FORMS[oid]) for number, oid in enumerate(columns)])
 
 
 def _jsonb(batch: Batch) -> tuple[bytes, ...]:
@@ -131,10 +144,11 @@ def _encoded(texts: tuple[str, ...]) -> tuple[bytes, ...]:
     return tuple(_JSONB_VERSION + text.encode() for text in texts)
 
 
-def _array(kind: str, values: NDArray[Any]) -> bytes:
-    elements = sized_numbers(values, kind)
-    head = _array_head(_ELEMENT_OIDS[kind], len(values))
-    if kind != ">f8" or not (nulls := np.isnan(values)).any():
+def _array(oid: int, values: NDArray[Any]) -> bytes:
+    nulls = np.isnan(values)
+    elements = sized_numbers(np.where(nulls, 0, values), _FORMS[oid])
+    head = _array_head(oid, len(values))
+    if not nulls.any():
         return head + elements.tobytes()
     elements["length"][nulls] = -1
     letters = elements.view(np.uint8).reshape(len(values), -1)

@@ -104,8 +104,6 @@ class ContractBase:
     wrong_endpoints: tuple[str, ...] = ("nonsense", "http://127.0.0.1:1/x")
     holds_anything: bool = True
     """Whether the bare driver can store tags and fields that the measurement does not have."""
-    has_doubles_only: bool = False
-    """Whether fields of integers are stored as doubles."""
     absent: ClassVar[frozenset[str]] = frozenset()
     variants: ClassVar[Mapping[str, str]] = {}
     """Layouts with the statements and payloads of another one, by name; only their tables and indexes differ."""

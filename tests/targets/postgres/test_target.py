@@ -35,7 +35,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Contract(TargetContract):
-    has_doubles_only = True
     wrong_endpoints = (
         "nonsense",
         "http://127.0.0.1:1/x",

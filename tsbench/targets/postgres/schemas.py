@@ -73,6 +73,10 @@ class PostgresText(SqlText):
     def number_of(self, column: str, bucket_ns: int) -> str:
         return f"floor(extract(epoch FROM {column}) * 1000000 / {bucket_ns // 1_000})::bigint"
 
+    def aggregate(self, function: str, column: str, kind: Kind) -> str:
+        """Return the aggregate; the average of a bigint would be a numeric, and its sum is one."""
+        return f"avg({column}::float8)" if function == "avg" and kind is Kind.INT else f"{function}({column})"
+
     def percentile(self, share: float, column: str) -> str:
         return f"percentile_cont({share}) WITHIN GROUP (ORDER BY {column})"
 
@@ -112,7 +116,7 @@ class PostgresSchema(SqlSchema):
     keeps_duplicates: bool = True
     dialect: ClassVar[type[PostgresText]] = PostgresText
     types: ClassVar = ColumnTypes(
-        "timestamptz", "integer", "double precision", "double precision", "jsonb", "integer PRIMARY KEY", "text"
+        "timestamptz", "integer", "double precision", "bigint", "jsonb", "integer PRIMARY KEY", "text"
     )
     folds_case: ClassVar = False
     longest_name: ClassVar = 63
@@ -257,12 +261,15 @@ def _inserts(m: Measurement, rows: Iterator[pgparams.Parameters], points: int) -
         yield Payload(WriteMode.MULTI, m.name, text, values, count, pgparams.nbytes(values))
 
 
+_ARRAYS = {Kind.FLOAT: "float8", Kind.INT: "int8", Kind.TEXT: "text", Kind.BOOL: "bool"}
+
+
 def _array_insert(batch: Batch) -> Payload:
     """Return all rows as one INSERT with an array per column."""
     m = batch.measurement
     types = {"time": "timestamptz", "tags_id": "int", OWN_TAGS: "jsonb"}
-    types |= {field.name: "bool" if field.kind is Kind.BOOL else "text" for field in m.fields if field.labels}
-    kinds = (types.get(name, "float8") for name in column_names(m))
+    types |= {field.name: _ARRAYS[field.kind] for field in m.fields}
+    kinds = (types[name] for name in column_names(m))
     arrays = ", ".join(f"{_mark(n)}::{kind}[]" for n, kind in enumerate(kinds, start=1))
     text = f"INSERT INTO {quoted(m.name)} ({names(column_names(m))}) SELECT * FROM unnest({arrays})"
     values = pgparams.arrays(batch)
