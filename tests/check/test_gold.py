@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tsbench.check.aggregates import comparable
 from tsbench.check.answers import READBACK_ROWS, Answers, _windows, ask, given_answers, guarded, read_back
 from tsbench.check.audit import account, count_stored
 from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
-from tsbench.model import Aggregated, Latest, OpError, Outcome, Raw, Rows, Stored
+from tsbench.model import Aggregated, Field, Kind, Latest, OpError, Outcome, Raw, Rows, Stored, Top, Window
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.targets.base import Statement, Unsupported
 from tsbench.testing.schemas import KEEP, REPLACE
@@ -364,3 +365,12 @@ def test_answers_given_in_the_run_are_read_from_files(tmp_path: Path) -> None:
     given_answers(gold(), [path], 1, answers)
     answers.compare(gold())
     assert (answers.checked, answers.wrong) == (1, 1)
+
+
+def test_a_sum_of_0_is_a_place_among_the_first_rows() -> None:
+    m = replace(CPU, fields=(Field("busy", Kind.INT), Field("gap", nullable=True)))
+    rows = [("a", 0.0), ("b", -2.0)]
+    asked = Aggregated(m, (("sum", "busy"),), Window(0, 1), by=("host",), top=Top("busy", 2))
+    assert comparable(asked, rows) == rows
+    void = replace(asked, values=(("sum", "gap"),), top=None)
+    assert comparable(void, [("a", 0.0), ("b", None), ("c", 2.0)]) == [("c", 2.0)]  # which databases have or have not

@@ -230,7 +230,8 @@ def comparable(query: Aggregated, rows: Iterable[Row]) -> list[Row]:
             others.append(row)
             continue
         values = [None if value != value else value for value in row]  # noqa: PLR0124 - as `pack` has what is missing
-        if all(value is None or (value == 0 and first + i in added) for i, value in enumerate(values[first:])):
+        void = all(value is None or (value == 0 and first + i in added) for i, value in enumerate(values[first:]))
+        if void and query.top is None:  # whose fields all points have: a sum of 0 is a place among the first rows
             continue
         for i in added if query.measurement.nullable else ():
             values[i] = 0.0 if values[i] is None else values[i]
