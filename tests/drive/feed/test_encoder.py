@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,24 @@ def test_streams_take_turns_and_a_block_is_cut_in_one_way() -> None:
     assert 100 + len(rest.data) == 2 * 180  # all of stream 0, which is one block
     assert streams.next(4, WriteMode.MULTI, 3).offset == 12
     assert streams.next(1, WriteMode.SINGLE, 10) == Burst()
+
+
+@pytest.mark.parametrize("at_once", [8, 2])
+def test_each_burst_is_of_another_stream_and_all_points_come_once(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoder, "STREAMS_AT_ONCE", at_once)
+    streams, seen = writes_of(spec_of(), 0, 1, 2, 3), []
+    while (burst := streams.next(4, WriteMode.MULTI, 10)).data:
+        seen.append(burst)
+    assert all(one.stream != other.stream for one, other in pairwise(seen[:12]))
+    assert len({one.stream for one in seen[:12]}) == min(at_once, 4)
+    places = [(one.stream, one.block, one.offset + 4 * i) for one in seen for i in range(len(one.data))]
+    assert len(places) == len({*places}) == sum(len(one.data) for one in seen)
+    for stream in range(4):
+        ends = [(block, offset) for of, block, offset in places if of == stream]
+        assert ends == sorted(ends)  # in the stream's own order
+        assert len(ends) * 4 == 2 * 180
 
 
 def test_a_burst_ends_at_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ from tsbench.targets import registry
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tsbench.model import Batch
     from tsbench.scenario.spec import RunSpec
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 BURST_BYTES = 256 * 1024
 """Size at which a burst ends; it has one write at least."""
+STREAMS_AT_ONCE = 8
+"""Most streams of which blocks are begun, each encoded as a whole; others begin when one of these has ended."""
 SENT_BYTES = 32 * 1024
 """Size of several bursts at which they are sent; a pipe holds twice as much, or more."""
 
@@ -179,7 +181,11 @@ class _Block:
 
 
 class WriteStreams:
-    """The writes of a load process's streams, which take turns; every block becomes writes of one kind."""
+    """The writes of a load process's streams, which take turns; every block becomes writes of one kind.
+
+    Each burst is of another stream than the one before: with a stream's whole block in one go, a run of some thousand
+    points wrote those of an eighth of all series.
+    """
 
     def __init__(
         self,
@@ -199,7 +205,7 @@ class WriteStreams:
         )
         for _, blocks in self._streams:  # those that runs before wrote, four million rows a second
             deque(islice(blocks, first_block), maxlen=0)
-        self._begun: dict[tuple[int, WriteMode], _Block] = {}
+        self._begun: dict[tuple[int, WriteMode], deque[_Block]] = {}
 
     @classmethod
     def of(cls, job: EncoderJob) -> WriteStreams:
@@ -216,17 +222,17 @@ class WriteStreams:
 
     def next(self, points: int, mode: WriteMode, most: int) -> Burst:
         """Return the next writes of a kind, at most `most` and of one block; none if the streams have ended."""
-        block = self._begun.pop((points, mode), None)
+        begun = self._begun.setdefault((points, mode), deque())
         while True:
-            block = block or self._next_block(points, mode)
-            if block is None:
+            if len(begun) < STREAMS_AT_ONCE and (new := self._next_block(points, mode, begun)) is not None:
+                begun.appendleft(new)
+            if not begun:
                 return Burst()
-            payloads = block.take(most)
-            if payloads:
+            block = begun.popleft()
+            if payloads := block.take(most):
                 break
-            block = None
+        begun.append(block)
         offset, block.offset = block.offset, block.offset + len(payloads) * points
-        self._begun[points, mode] = block
         return Burst(
             *(block.stream, block.number, offset, block.measurement),
             [payload.text for payload in payloads],
@@ -235,15 +241,16 @@ class WriteStreams:
             [payload.nbytes for payload in payloads],
         )
 
-    def _next_block(self, points: int, mode: WriteMode) -> _Block | None:
-        while self._streams:
-            stream, blocks = self._streams[0]
-            number, batch = next(blocks, (-1, None))
-            if batch is None:
-                self._streams.popleft()
-                continue
-            self._streams.rotate(-1)
-            return _Block(stream, number, batch.measurement.name, self._schema.encode_each(batch, points, mode))
+    def _next_block(self, points: int, mode: WriteMode, begun: Iterable[_Block]) -> _Block | None:
+        """Return the next block of the first stream of which none is begun, or None."""
+        taken = {block.stream for block in begun}
+        for _ in range(len(self._streams)):
+            stream, blocks = self._streams.popleft()
+            number, batch = (-1, None) if stream in taken else next(blocks, (-1, None))
+            if batch is not None or stream in taken:
+                self._streams.append((stream, blocks))
+            if batch is not None:
+                return _Block(stream, number, batch.measurement.name, self._schema.encode_each(batch, points, mode))
         return None
 
 
