@@ -149,9 +149,15 @@ _WANTED = {  # by pydantic's type of error
 
 
 def explain(
-    error: ValidationError, model: type[BaseModel], parts: Parts, *, hidden: Collection[str], within: str = ""
+    error: ValidationError,
+    model: type[BaseModel],
+    parts: Parts,
+    *,
+    hidden: Collection[str] = (),
+    more: Sequence[str] = (),
+    within: str = "",
 ) -> str:
-    """Return a one-line message on the first error of a validation; `hidden` keys of the model are not for users.
+    """Return a one-line message on the first error of a validation; keys as for `known_keys`.
 
     `within` is the key of the table that was validated, if it is not the whole file.
     """
@@ -162,14 +168,15 @@ def explain(
     place = ".".join(str(part) for part in (*([within] if within else []), *first["loc"]) if part not in _NO_KEYS)
     kind = first["type"]
     if kind == "extra_forbidden":
-        known = known_keys(first["loc"][:-1], model, parts, hidden=hidden)
+        known = known_keys(first["loc"][:-1], model, parts, hidden=hidden, more=more)
         hint = suggestion(str(first["loc"][-1]), known, f"known are {', '.join(known)}")
         return f"{place}: unknown key; {hint}"
     if kind == "missing":
         return f"{place}: is missing{_CURES.get(place, '')}"
     message = first["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
     given = first.get("input")
-    shown = f" (given: {_given(given)})" if isinstance(given, str | int | float) else ""
+    types = str | int | float | list | dict if kind in _WANTED else str | int | float
+    shown = f" (given: {_given(given)})" if isinstance(given, types) else ""
     if kind in {"model_type", "dict_type"} and isinstance(given, str) and place in _NAMES:
         return f'{place}: must be a table; write {{ {_NAMES[place]} = "{shortened(given)}" }}'
     if shown and _given(given).strip("'") in message:
@@ -179,8 +186,10 @@ def explain(
     return f"{place}: {message}{shown}" if place else message
 
 
-def _given(value: str | float) -> str:
-    """Return a value as a TOML file has it, shortened."""
+def _given(value: str | float | list[Any] | dict[str, Any]) -> str:
+    """Return a value as a TOML file has it, shortened; of lists and tables, which of them it is."""
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "a table"
     if isinstance(value, str):
         return f"'{shortened(value)}'"
     try:
@@ -190,12 +199,15 @@ def _given(value: str | float) -> str:
 
 
 def known_keys(
-    place: Sequence[str | int], model: type[BaseModel], parts: Parts, *, hidden: Collection[str]
+    place: Sequence[str | int], model: type[BaseModel], parts: Parts, *, hidden: Collection[str], more: Sequence[str]
 ) -> list[str]:
-    """Return the keys that a table may have; at a scenario's top level also those that concern all cells."""
+    """Return the keys that a table may have, but for those of the model that are not for users (`hidden`).
+
+    The top level may have `more` than the model.
+    """
     inner = model
     for part in place:
         if isinstance(part, str) and part in inner.model_fields:
             inner = parts.get(part, inner)
     names = [field.alias or name for name, field in inner.model_fields.items()]
-    return [name for name in [*names, "matrix", "name"] if name not in hidden] if inner is model else names
+    return [name for name in [*names, *more] if name not in hidden] if inner is model else names

@@ -134,4 +134,4 @@ def read_search(document: Mapping[str, Any]) -> SearchPart | None:
     try:
         return SearchPart.model_validate(document["search"])
     except ValidationError as error:
-        raise UserMistake(explain(error, SearchPart, {"axes": SearchAxis}, hidden=(), within="search")) from None
+        raise UserMistake(explain(error, SearchPart, {"axes": SearchAxis}, within="search")) from None

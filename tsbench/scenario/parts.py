@@ -103,7 +103,7 @@ class WorldPart(Part):
         try:
             return cls.model_validate(keys)
         except ValidationError as error:
-            raise ValueError(explain(error, cls, {}, hidden=(), within="world")) from None
+            raise ValueError(explain(error, cls, {}, within="world")) from None
 
     @field_validator("form")
     @classmethod

@@ -485,7 +485,7 @@ class Scenario:
             document["drive"] = _without_warmup(document.get("drive", {}))
         taken = next((key for key in document if key in INTERNAL), None)
         if taken is not None:
-            known = known_keys((), RunSpec, _PARTS, hidden=INTERNAL)
+            known = known_keys((), RunSpec, _PARTS, hidden=INTERNAL, more=sorted(SCENARIO_KEYS))
             raise UserMistake(f"{taken}: unknown key; known are {', '.join(known)}")
         whole = next((key for key in chosen if key in SCENARIO_KEYS), None)
         if whole is not None:
@@ -532,7 +532,7 @@ def _in_round(cell: RunSpec, number: int) -> RunSpec:
 
 def explained(error: ValidationError) -> str:
     """Return a one-line message on the first error in the validation of a RunSpec."""
-    return explain(error, RunSpec, _PARTS, hidden=INTERNAL)
+    return explain(error, RunSpec, _PARTS, hidden=INTERNAL, more=sorted(SCENARIO_KEYS))
 
 
 def _without_warmup(drive: Any) -> Any:

@@ -216,7 +216,7 @@ def _parsed(path: Path, key: str, tables: object, model: type[P]) -> Iterator[P]
         try:
             yield model.model_validate(table)
         except ValidationError as error:
-            why = explain(error, model, {}, hidden={"matrix", "name"}, within=f"{key}.{number}")
+            why = explain(error, model, {}, within=f"{key}.{number}")
             raise UserMistake(f"{path}: {why}") from None
 
 
