@@ -148,8 +148,9 @@ class Batch:
 
     @property
     def values(self) -> int:
-        """Number of field values in the batch (points times fields)."""
-        return len(self.time_ns) * len(self.fields)
+        """Number of field values in the batch: one for each point and field that it does not lack."""
+        columns = (self.fields[one.name] for one in self.measurement.fields if one.nullable)
+        return len(self) * len(self.fields) - sum(int((one != one).sum()) for one in columns)  # noqa: PLR0124 - NaN
 
     def rows(self, start: int, stop: int) -> Batch:
         """Return rows start <= i < stop, as views."""

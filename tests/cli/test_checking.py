@@ -55,8 +55,8 @@ def test_what_each_database_would_make_of_points_is_what_a_run_would_say(
     path = town(tmp_path)
     assert main(["check", str(path), "--json"]) == 0
     made = {one["target"]: one for one in json.loads(capsys.readouterr().out)["databases"]}
-    assert {name for name, one in made.items() if not one["is_stored"]} == {"mongodb", "victoriametrics"}
-    says(made["mongodb"]["why"], "holds no points that lack a field; give a default to 'volts'")
+    assert {name for name, one in made.items() if not one["is_stored"]} == {"victoriametrics"}
+    says(made["victoriametrics"]["why"], "holds numbers only")
     (tmp_path / "meters.csv").write_text("ts,v\n2026-01-01T00:00:00.000001Z,0.1234567890123\n2026-01-01T00:01:00Z,2\n")
     path.write_text(MAPPING[: MAPPING.index("tags =")] + '[recording.fields]\nv = "v"\n')
     assert main(["check", str(path), "--json"]) == 0

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tsbench.targets.victoriametrics.server import VictoriaServer
+
 pytestmark = pytest.mark.slow
 
 START_NS = 1_451_606_400 * 10**9
@@ -445,6 +447,20 @@ def test_texts_and_booleans_of_a_file_are_stored_as_they_are(place: tuple[str, s
     stored = {row[at[0]] // 10**9 - 1_609_459_200: (row[at[1]], row[at[2]]) for row in rows}
     plain = {n: (text and re.sub(r"\\(.)", r"\1", text), flag) for n, (text, flag) in TEXTS.items()}
     assert stored == plain
+
+
+@pytest.mark.victoria
+@pytest.mark.parametrize("fields", [("v=1,w=2", "w=3", "v=4,w=5"), ("v=1", "w=2", "u=3")])
+def test_points_are_counted_by_a_field_that_each_has_or_not_at_all(
+    fields: tuple[str, ...], tmp_path: Path, victoria_server: VictoriaServer
+) -> None:
+    """VictoriaMetrics has no points, only values of fields: with those of the first one, two of three were lost."""
+    lines = (f"log,h=a {one} {second + 1_609_459_200}000000000\n" for second, one in enumerate(fields))
+    (tmp_path / "points").write_text("".join(lines))
+    code, summary = loaded(
+        tmp_path, "victoriametrics", str(tmp_path / "points"), "--endpoint", victoria_server.endpoint
+    )
+    assert (code, summary.load and (summary.load.points, summary.load.values)) == (0, (3, sum(map(len, fields)) // 3))
 
 
 def test_a_text_is_refused_where_a_table_has_a_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -87,7 +87,7 @@ def test_init_names_what_is_wrong_with_a_use_case(
         ("sqlite", "absent.toml", "absent.toml: no such use case"),
         ("sqlite", "absent", "--use-case absent: there is no use case 'absent'"),
         ("sqlite", "setup.cfg", "setup.cfg"),
-        ("victoriametrics", "gaps.toml", "holds no points that lack a field"),
+        ("victoriametrics", "gaps.toml", "holds numbers only"),
     ):
         assert main(["init", target, "--use-case", name]) == 2
         assert why in capsys.readouterr().err

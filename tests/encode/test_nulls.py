@@ -6,11 +6,13 @@ import io
 import struct
 from dataclasses import replace
 
+import bson
 import numpy as np
 import pyarrow.parquet
 import pytest
 
-from tsbench.encode import csv, line_protocol, mysql_text, parquet, pgcopy, pgparams, sql
+from tests.encode.test_pgcopy import parsed
+from tsbench.encode import bson_columns, csv, line_protocol, mysql_text, parquet, pgcopy, pgparams, sql
 from tsbench.model import Batch, Field, Kind, Measurement
 from tsbench.testing import data
 from tsbench.testing.data import START_NS
@@ -68,6 +70,20 @@ def test_texts_have_nothing_or_the_word_of_the_format() -> None:
     assert [[None if word == rb"\N" else float(word) for word in row] for row in lines] == [[*row] for row in WHOLE]
 
 
+def test_documents_do_not_have_the_field() -> None:
+    on, state = Field("on", Kind.BOOL, nullable=True), Field("state", Kind.TEXT, nullable=True, texts=("idle", "it's"))
+    batch = replace(
+        BATCH,
+        measurement=replace(M, fields=(*M.fields, on, state)),
+        fields={**BATCH.fields, "on": np.array([NAN, 1.0, 0.0]), "state": np.array([1.0, NAN, NAN])},
+    )
+    documents = bson.decode_all(bytes(bson_columns.points(batch).data))
+    assert [{name: one[name] for name in one if name not in {"time", "tags"}} for one in documents] == [
+        {"a": 1.5, "c": 1.0, "state": "it's"}, {"b": 0.5, "c": 2.0, "on": True},
+        {"a": 2.25, "b": 7.0, "c": 3.125, "on": False},
+    ]  # fmt: skip
+
+
 def test_a_field_that_may_not_lack_and_a_point_without_fields_are_refused() -> None:
     other = Batch(M, 0, 0, BATCH.time_ns, BATCH.series, BATCH.tags, {**BATCH.fields, "c": np.array([1.0, NAN, 2.0])})
     for encode in (csv.encode, line_protocol.encode, mysql_text.values):
@@ -93,12 +109,18 @@ def test_integers_stay_integers_in_every_format() -> None:
     assert repr([row[2:] for row in sql.rows(sql.columns(batch, [0, 0, 0], extra_json=False))]) == repr(rows)
     fields = [line.split(b" ")[1] for line in line_protocol.encode_singles(batch)]
     assert fields == [b"a=1.0,n=-9007199254740992i", b"a=2.0,o=100i", b"n=0i,o=9007199254740992i"]
+    wanted = [[None if value is None else struct.pack(">q", value) for value in row[1:]] for row in rows]
+    assert [[*row[3:]] for row in pgparams.rows(batch)] == wanted
+    assert (pgparams.arrays(batch)[3] or b"")[20:] == struct.pack(">iqiiq", 8, -(2**53), -1, 8, 0)
+    assert [[*row[3:]] for row in parsed(bytes(pgcopy.encode(batch, extra_json=False)))] == wanted
     assert [line.split(b",")[-3:] for line in bytes(csv.encode(batch)).splitlines()] == [
         [b"1.0", b"-9007199254740992", b""], [b"2.0", b"", b"100"], [b"", b"0", b"9007199254740992"],
     ]  # fmt: skip
     assert [row.rstrip(b")").split(b",")[-2:] for row in mysql_text.value_rows(batch)] == [
         [b"-9007199254740992", b"NULL"], [b"NULL", b"100"], [b"0", b"9007199254740992"],
     ]  # fmt: skip
+    documents = bson.decode_all(bytes(bson_columns.points(batch).data))
+    assert repr([tuple(one.get(name) for name in m.field_names) for one in documents]) == repr(rows)
     made = pyarrow.parquet.read_table(io.BytesIO(b"".join(parquet.chunks(m, [batch]))))
     assert made.schema.field("n").type == pyarrow.int64()
     assert repr([tuple(row[name] for name in m.field_names) for row in made.to_pylist()]) == repr(rows)

@@ -165,6 +165,7 @@ def test_an_override_that_cannot_be_is_a_mistake(tmp_path: Path, override: str) 
     ("override", "said"),
     [
         ("world.scal=7", "world.scal: unknown key; did you mean 'scale'?"),
+        ("repeats=3", "repeats: unknown key; did you mean 'repeat'?"),
         ("target.shema=wal", "target.shema: unknown key; did you mean 'schema'?"),
         ("check.zzz=1", "check.zzz: unknown key; known are answers, sample, readback, failures"),
         ("drive.steps=[{users = 1, duration = '1s', rampe = true}]", "drive.steps.0.rampe: unknown key"),

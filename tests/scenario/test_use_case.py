@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.cli.support import complaint, says
+from tests.validation import serving
 from tsbench.check.comparison import Difference, canonical, labelled
 from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
@@ -28,7 +30,7 @@ from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.scenario.parts import WorldPart
 from tsbench.scenario.spec import RunSpec, Scenario
 from tsbench.scenario.use_case import UseCaseFile, read_use_case, resolved
-from tsbench.scenario.validation import check_spec
+from tsbench.scenario.validation import check_spec, expect_room_for
 from tsbench.targets.registry import TARGETS as TARGETS_BY_NAME
 from tsbench.testing.schemas import KEEP
 from tsbench.testing.session import MemorySession
@@ -39,6 +41,7 @@ from tsbench.workload.world import World
 
 if TYPE_CHECKING:
     from tsbench.model import Batch, Query
+    from tsbench.targets.target import Target
 
 PUMPS = Path(__file__).parent / "data" / "pumps.toml"
 TEXT = PUMPS.read_text(encoding="utf-8")
@@ -199,7 +202,7 @@ AT_ONCE = {
     ("sqlite", "gaps"),
     ("postgres", "states"),
     ("duckdb", "pods"),
-    ("influxdb2", "pods"),
+    ("mongodb", "gaps"),
 }
 """What is run at each submission; all other pairs of a database and a use case nightly."""
 EACH = [
@@ -208,8 +211,7 @@ EACH = [
     for name in ("sqlite", "duckdb", *MARKS) for case in ("pumps", "gaps", "states", "pods")
 ]  # fmt: skip
 REFUSED = {
-    ("mongodb", "gaps"): ("holds no points that lack a field", "'gap'"),
-    ("victoriametrics", "gaps"): ("holds no points that lack a field", "'gap'"),
+    ("victoriametrics", "gaps"): ("layout fields holds numbers only", "'state'"),
     ("questdb", "gaps"): ("holds no points that lack a field of the kind bool", "'open'"),
     ("victoriametrics", "states"): ("layout fields holds numbers only", "'state'"),
 }
@@ -589,24 +591,54 @@ def use_cases(draw: st.DrawFn) -> dict[str, object]:
     return {"about": "drawn", "tags": tags, "measurement": measurements, "query": asked, **churn}
 
 
-@pytest.mark.slow
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
-@given(use_cases(), st.integers(0, 99))
-def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, object], seed: int) -> None:
+def expect_right_answers(document: dict[str, object], seed: int, target: Target, url: str) -> None:
+    """Verify that a database answers each query of a drawn use case as its answer key, or cannot ask it."""
     described = UseCaseFile.model_validate(document, context="file")
     of = World(
         WorldPart(use_case="drawn", described=described, scale=5, seed=seed, streams=2, interval=15 * NS_PER_S).spec()
     )
+    schema = next(iter(target.schemas.values()))
+    try:
+        expect_room_for(of, target, schema)
+        stand = Stand(of, target, schema, url, 40).load()
+    except UserMistake:  # no texts, no point without a field that each has, no backslash in a text
+        assert target.name in {"influxdb1", "questdb", "victoriametrics"}
+        return
+    with closing(stand.connect()) as session:
+        session.run(schema.settle(of.measurements))
+    gold = stand.gold()
+    kinds = [query.name for query in described.query]
+    assert set(kinds) <= set(fitting(of, gold.loaded))
+    answers = stand.asked(gold, kinds, 3 * len(kinds))
+    assert answers.checked >= (2 if answers.unsupported else 3) * (len(kinds) - len(answers.unsupported))
+    assert answers.wrong == 0, (target.name, answers.verdict(), answers.first_wrong)
+    assert stand.false_verdicts(gold) == set()
+    with closing(stand.connect()) as session:
+        session.run(schema.drop(of.measurements))
+
+
+@pytest.mark.slow
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(use_cases(), st.integers(0, 99))
+def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, object], seed: int) -> None:
     for name in ("sqlite", "duckdb"):
-        target = TARGETS_BY_NAME[name]
         with TemporaryDirectory() as place:
-            stand = Stand(of, target, next(iter(target.schemas.values())), f"{name}://{place}/x.db", 40).load()
-            gold = stand.gold()
-            kinds = [query.name for query in described.query]
-            assert set(kinds) <= set(fitting(of, gold.loaded))
-            answers = stand.asked(gold, kinds, 3 * len(kinds))
-            assert (answers.checked, answers.wrong) == (3 * len(kinds), 0), (name, answers.verdict())
-            assert stand.false_verdicts(gold) == set()
+            expect_right_answers(document, seed, TARGETS_BY_NAME[name], f"{name}://{place}/x.db")
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [pytest.param(name, marks=getattr(pytest.mark, mark)) for name, mark in MARKS.items()])
+def test_answers_about_any_use_case_are_right_on_a_server(name: str, tmp_path: Path) -> None:
+    target = TARGETS_BY_NAME[name]
+    with serving(name, tmp_path) as url:
+
+        @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None, phases=[Phase.generate])
+        @given(use_cases(), st.integers(0, 99))
+        def right(document: dict[str, object], seed: int) -> None:
+            expect_right_answers(document, seed, target, url)
+
+        right()
 
 
 # --- mistakes ---------------------------------------------------------------------------------------------------------
@@ -617,6 +649,12 @@ def test_answers_about_any_use_case_are_the_answer_keys(document: dict[str, obje
     [
         ('about = "pumps of a water works"\n', "", "about: is missing"),
         ("[tags]", "[tag]", "tag: unknown key; did you mean 'tags'?"),
+        (
+            "[tags]",
+            "[zzz]\n[tags]",
+            "zzz: unknown key; known are about, recording, tags, measurement, form, world, churn, query",
+        ),
+        ("normal = [1450, 20]", "normal = { mean = 5 }", "rpm.normal: must be a list (given: a table)"),
         ('number = "p-{:05}"', 'number = "p-{:05}", count = 3', "none is the key; exactly one tag has number"),
         ('number = "s-{}", count = 40', 'number = "s-{}"', "pump and site are the key"),
         ('"p-{:05}"', '"p-"', "'p-' needs the place of the number"),

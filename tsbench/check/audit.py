@@ -153,7 +153,7 @@ def newest_stored_ns(session: Session, schema: Schema, measurements: Iterable[Me
     for measurement in measurements:
         count = Count(measurement)  # which makes all that was acknowledged visible where it is not at once
         session.query(schema.compile(count), count.columns)
-        query = Latest(measurement, measurement.field_names[:1])
+        query = Latest(measurement, measurement.fields_to_count)
         rows = canonical(session.query(schema.compile(query), query.columns), forms_of(query))
         newest += [row[0] for row in rows if type(row[0]) is int]
     return max(newest, default=None)

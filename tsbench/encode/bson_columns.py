@@ -35,29 +35,32 @@ _LENGTH_BYTES, _END = 4, b"\0"
 
 
 def points(batch: Batch) -> Assembled:
-    """Return one document per point: tags (if the measurement has any), time as a date, and every field.
+    """Return one document per point: tags (if the measurement has any), time as a date, and every field that it has.
 
     Errors as in `times_ms`.
     """
-    if not any(field.labels for field in batch.measurement.fields):
+    fields = batch.measurement.fields
+    if not any(field.labels or (field.nullable and np.isnan(batch.fields[field.name]).any()) for field in fields):
         return _documents(batch, [TextPart(fixed(rows(batch)))], batch.series)
     time = _template((_DATE + _name(TIME),), len(batch), b"")
     time["value0"] = times_ms(batch.time_ns)
-    parts = [TextPart(fixed(time)), *(_element(field, batch.fields[field.name]) for field in batch.measurement.fields)]
+    parts = [TextPart(fixed(time)), *(_element(field, batch.fields[field.name]) for field in fields)]
     return _documents(batch, [*parts, TextPart(texts([_END]))], batch.series)
 
 
 def _element(field: Field, column: NDArray[Any]) -> TextPart:
-    """Return the part of a document with a field."""
-    if field.kind is Kind.TEXT:
-        return TextPart(texts([_text(field.name, text) for text in field.texts]), label_codes(column, len(field.texts)))
-    if field.kind is Kind.BOOL:
-        return TextPart(
-            texts([_BOOL + _name(field.name) + bytes((value,)) for value in (False, True)]), label_codes(column, 2)
-        )
+    """Return the part of a document with a field, which is empty where a point lacks it."""
+    if field.labels:
+        elements = [
+            _text(field.name, label) if isinstance(label, str) else _BOOL + _name(field.name) + bytes((label,))
+            for label in field.labels
+        ]
+        return TextPart(texts([*elements, b""]), label_codes(column, len(elements)))
+    nulls = np.isnan(column)
     table = _template((_KINDS[field.kind] + _name(field.name),), len(column), b"")
-    table["value0"] = _bits(column, field.kind)
-    return TextPart(fixed(table))
+    table["value0"] = _bits(np.where(nulls, 0, column), field.kind)
+    part = fixed(table)
+    return TextPart(Texts(part.padded, np.where(nulls, 0, part.lengths)))
 
 
 def values(batch: Batch) -> Assembled:

@@ -50,6 +50,20 @@ class _Known:
     parts: dict[tuple[tuple[str, ...], frozenset[str]], Measurement] = field(default_factory=dict)
     """The measurement with the fields that some points have, by their names and those that some of them lack."""
 
+    def so_far(self) -> Measurement:
+        """Return the measurement with all of its fields, and which of them some point lacks."""
+        names = {*self.measurement.field_names}
+        in_all = names.intersection(
+            *({one.name for one in part.fields if not one.nullable} for part in self.parts.values())
+        )
+        return _with(
+            self.measurement, [replace(one, nullable=one.name not in in_all) for one in self.measurement.fields]
+        )
+
+
+def _with(measurement: Measurement, fields: Sequence[Field]) -> Measurement:
+    return replace(measurement, fields=(*fields,), sparse=all(one.nullable for one in fields))
+
 
 class Tables:
     """Turns lines into batches, and collects the measurements, tags and series of a file on the way.
@@ -78,7 +92,7 @@ class Tables:
     @property
     def measurements(self) -> tuple[Measurement, ...]:
         """All measurements so far."""
-        return tuple(known.measurement for known in self._known.values())
+        return tuple(known.so_far() for known in self._known.values())
 
     def tags(self, first: int = 0) -> dict[str, Codes]:
         """Return the shared tags of the series from number `first` on."""
@@ -221,7 +235,7 @@ class Tables:
         if part is None:
             chosen = [one for one in known.measurement.fields if one.name in table.columns]
             fields = [replace(one, nullable=one.name in lacking) for one in chosen]
-            part = known.parts[key] = replace(known.measurement, fields=(*fields,))
+            part = known.parts[key] = _with(known.measurement, fields)
         if any(one.texts for one in table.fields):  # each batch has its own
             texts = {one.name: one.texts for one in table.fields}
             part = replace(part, fields=tuple(replace(one, texts=texts[one.name]) for one in part.fields))

@@ -178,7 +178,8 @@ class FilePart(Part):
     round_times: bool = False
     """Whether times are cut to the finest unit that the database has."""
     tags: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = Field(default_factory=dict)
-    fields: dict[str, dict[str, Kind]] = Field(default_factory=dict)
+    fields: dict[str, dict[str, tuple[Kind, bool]]] = Field(default_factory=dict)
+    """Fields of each measurement, with their kinds, and whether some points lack them."""
 
     model_config = ConfigDict(strict=False)
 
@@ -190,15 +191,17 @@ class FileSpec(Job):
     steps: Annotated[tuple[StepName, ...], Field(strict=False)] = LOAD_FILE
 
     def measurements(self) -> tuple[Measurement, ...]:
-        return tuple(
-            Measurement(name, self.file.tags[name][0], tuple(starmap(Column, kinds.items())), self.file.tags[name][1])
-            for name, kinds in self.file.fields.items()
-        )
+        def made(name: str, kinds: Mapping[str, tuple[Kind, bool]]) -> Measurement:
+            (tags, own), sparse = self.file.tags[name], all(nullable for _, nullable in kinds.values())
+            fields = (Column(field, kind, nullable=nullable) for field, (kind, nullable) in kinds.items())
+            return Measurement(name, tags, (*fields,), own, sparse)
+
+        return tuple(starmap(made, self.file.fields.items()))
 
     def with_measurements(self, measurements: Sequence[Measurement]) -> FileSpec:
         """Return the specification with the measurements that the file turned out to have."""
         tags = {m.name: (m.tags, m.own_tags) for m in measurements}
-        fields = {m.name: {one.name: one.kind for one in m.fields} for m in measurements}
+        fields = {m.name: {one.name: (one.kind, one.nullable) for one in m.fields} for m in measurements}
         return self.model_copy(update={"file": self.file.model_copy(update={"tags": tags, "fields": fields})})
 
 

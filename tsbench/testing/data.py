@@ -145,7 +145,7 @@ def queries(m: Measurement, keys: tuple[str, ...], seed: int = 0) -> list[Asked]
     minute = 60 * S
     chosen, by = (keys[:2], m.tags[:1]) if m.key else (None, ())
     aggregates: tuple[Aggregate, ...] = ("max", "min", "mean", "sum", "count")
-    between = Condition(names[-1], ">=", -20.0), Condition(names[-1], "<", 20.0)
+    between = Condition(names[-1], ">=", -20.0), Condition(names[-1], "<", 20.0), Condition(names[-1], "<", 90.0)
     return [
         Asked("raw rows", Raw(m, names, window)),
         Asked("raw rows of some keys", Raw(m, names[:1], window, chosen)),

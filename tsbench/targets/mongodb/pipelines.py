@@ -35,7 +35,7 @@ class Pipeline:
         """Return the query as a pipeline: its text for people, and as parameters the collection and the stages."""
         match query:
             case Raw():
-                points = self.points(query, _window(query), _where(query))
+                points = self.points(query, _window(query), {**_where(query), **_not_void(query)})
                 stages = [*points, _projection(query.measurement, query.fields)]
             case Aggregated():
                 stages = self._aggregated(query)
@@ -222,11 +222,21 @@ _COMPARISONS = {">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte", "=": "$eq"}
 
 
 def _where(query: Raw | Aggregated) -> PipelineStage:
-    """Return the conditions on fields; several on one field stand together."""
+    """Return the conditions on fields; several on one field stand together, but not two of the same comparison."""
     conditions: dict[str, dict[str, float | str | bool]] = {}
+    more: list[PipelineStage] = []
     for one in query.where:
-        conditions.setdefault(plain(one.field), {})[_COMPARISONS[one.comparison]] = one.operand
-    return conditions
+        field, comparison = plain(one.field), _COMPARISONS[one.comparison]
+        if comparison in conditions.setdefault(field, {}):
+            more.append({field: {comparison: one.operand}})
+        else:
+            conditions[field][comparison] = one.operand
+    return {**conditions, **({"$and": more} if more else {})}
+
+
+def _not_void(query: Raw) -> PipelineStage:
+    """Return the condition that a point has one of the fields that are asked for."""
+    return {"$or": [{plain(field): {"$exists": True}} for field in query.fields]} if query.may_be_void else {}
 
 
 def _window(query: Raw | Aggregated) -> PipelineStage:

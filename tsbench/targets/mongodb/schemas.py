@@ -74,7 +74,6 @@ class DocumentSchema(Schema):
     is_indexed: bool = False
     is_timeseries: bool = False
     keeps_duplicates: bool = True
-    nulls = frozenset()  # `expect_all_fields`
     verb: ClassVar[str] = "insert"
     pipeline: ClassVar[Pipeline] = Pipeline()
 
@@ -130,7 +129,8 @@ class DocumentSchema(Schema):
 
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
         """Return the documents of writes, the same in all modes: MongoDB has no other path for bulk data."""
-        expect_all_fields(batch)
+        if not self.nulls:
+            expect_all_fields(batch)
         expect_kinds(batch, self.kinds)
         text = self._text(batch)
         with expressible():
@@ -169,7 +169,7 @@ class ValueSchema(DocumentSchema):
     A point is acknowledged if all of its values are. The indexes begin with the measurement.
     """
 
-    kinds = NUMBERS
+    kinds, nulls = NUMBERS, frozenset()
     pipeline: ClassVar[Pipeline] = ValuePipeline()
 
     def extend(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes], first: int) -> Sequence[Command]:
@@ -193,7 +193,7 @@ class HourSchema(DocumentSchema):
     one of the same time.
     """
 
-    kinds = NUMBERS
+    kinds, nulls = NUMBERS, frozenset()
     verb: ClassVar[str] = "update"
     pipeline: ClassVar[Pipeline] = HourPipeline()
 

@@ -9,7 +9,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from tsbench.targets.base import others_text
-from tsbench.targets.victoriametrics.schemas import FIELD, IS_TIME, MS
+from tsbench.targets.victoriametrics.schemas import FIELD, MS, ROLLUP, TIME_OF_LAST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,11 +106,19 @@ def _stored_rows(
 
 
 def bucket_rows(
-    result: list[dict[str, Any]], columns: tuple[str, ...], measurement: str, by: Sequence[str], size: int
+    result: list[dict[str, Any]],
+    columns: tuple[str, ...],
+    measurement: str,
+    by: Sequence[str],
+    size: int,
+    counts: Sequence[str] = (),
 ) -> Iterator[Any]:
-    """Yield the rows of buckets of `size` ms, or of one window without a time; a window ends 1 ms before it does."""
+    """Yield the rows of buckets of `size` ms, or of one window without a time; a window ends 1 ms before it does.
+
+    The columns `counts` have 0 where their metric has no sample, the others None.
+    """
     first = ("time" in columns) + len(by)
-    names = [f"{measurement}_{name}" for name in columns[first:]]
+    names = [(f"{measurement}_{name}", 0 if name in counts else None) for name in columns[first:]]
     groups: dict[tuple[str, ...], dict[str, dict[int, float]]] = defaultdict(dict)
     for one in result:
         labels = one["metric"]
@@ -119,7 +127,7 @@ def bucket_rows(
     for tags, fields in groups.items():
         for at in sorted({at for points in fields.values() for at in points}):
             time = [(at + 1 - size) * MS] if columns[0] == "time" else []
-            yield (*time, *tags, *(fields.get(metric, {}).get(at) for metric in names))
+            yield (*time, *tags, *(fields.get(metric, {}).get(at, none) for metric, none in names))
 
 
 def _latest_rows(result: list[dict[str, Any]], columns: tuple[str, ...], measurement: str, key: str) -> Iterator[Any]:
@@ -129,7 +137,7 @@ def _latest_rows(result: list[dict[str, Any]], columns: tuple[str, ...], measure
     values: dict[Labels, dict[str, float]] = defaultdict(dict)
     for one in result:
         labels = dict(one["metric"])
-        name, _, is_time = labels.pop("__name__"), labels.pop("db", ""), labels.pop(IS_TIME, "")
+        name, _, is_time = labels.pop("__name__"), labels.pop("db", ""), labels.pop(ROLLUP) == TIME_OF_LAST
         value, series = float(one["value"][1]), tuple(sorted(labels.items()))
         if is_time:
             times[series][name] = round(value * 1_000)

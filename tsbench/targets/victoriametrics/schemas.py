@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from tsbench.targets.base import Command, Payload
 
 MS = 1_000_000
-FIELD, IS_TIME = "tsbench_field", "tsbench_is_time"
-"""Labels of answers: a metric's name, which operators would drop, and the mark of a time among values."""
+FIELD = "tsbench_field"
+ROLLUP, TIME_OF_LAST = "rollup", "tlast_over_time"
+"""Labels of answers: a metric's name, which operators would drop, and the function of a value; that of a time."""
 END_S = 4_102_444_800
 """The year 2100: a moment after all points."""
 EVER = "131y"
@@ -70,7 +71,8 @@ class FieldsSchema(LineSchema):
     name: str
     keeps_duplicates = True
     kinds = NUMBERS
-    nulls = frozenset()  # `expect_all_fields`
+    nulls = NUMBERS
+    counts_sparse = False  # the samples of several metrics are not points
     takes_lines = False  # it takes what is none, and numbers that it changes
 
     def create(self, measurements: Sequence[Measurement], tags: Mapping[str, Codes]) -> Sequence[Command]:
@@ -92,9 +94,10 @@ class FieldsSchema(LineSchema):
 
     def encode_each(self, batch: Batch, points: int, mode: WriteMode) -> Iterator[Payload]:
         """Return the batch as lines; refuse what would be stored as something else."""
-        expect_all_fields(batch)
-        expect_kinds(batch, self.kinds)
         m = batch.measurement
+        if len(m.fields_to_count) > 1 and not m.sparse:  # which a run refuses, and a file's points are not counted then
+            expect_all_fields(batch)
+        expect_kinds(batch, self.kinds)
         for name in (m.name, *m.tags, *m.own_tags, *m.field_names):
             if '"' in name:  # up to the next one it takes commas, spaces and line breaks for text, and answers 204
                 raise Unsupported(f"VictoriaMetrics does not read a quotation mark in a name: {name!r}")
@@ -127,13 +130,16 @@ class FieldsSchema(LineSchema):
                 return _COMPILE[type(query)](query)
             case Latest():
                 at_s = str(END_S) if query.before_ns is None else _seconds(_ms(query.before_ns) - 1)
+                if ROLLUP in (*m.tags, *m.own_tags):
+                    raise Unsupported(f"MetricsQL overwrites a tag called '{ROLLUP}'; rename it")
+                # In one pass: a union reads twice, and had values from before a flush with times from after it.
                 rows = f"{_selector(query)}[{EVER}]"
-                times = f'label_set(tlast_over_time({rows}) keep_metric_names, "{IS_TIME}", "1")'
-                both = f"union({times}, last_over_time({rows}))"
+                both = f'aggr_over_time(("last_over_time","{TIME_OF_LAST}"), {rows}) keep_metric_names'
                 return _statement("/api/v1/query", {"query": both, "time": at_s}, "latest", m.name, key)
             case Count():
-                # A point has all fields of its measurement, so any of them counts the points.
-                metric = _literal(f"{m.name}_{m.fields[0].name}")
+                if len(m.fields_to_count) > 1:
+                    raise Unsupported(f"points of {m.name} are counted by a field that each has, and they have none")
+                metric = _literal(f"{m.name}_{m.fields_to_count[0]}")
                 count = f"sum(count_over_time({{__name__={metric}}}[{EVER}]))"
                 return _statement("/api/v1/query", {"query": count, "time": str(END_S)}, "count", m.name)
 
@@ -284,7 +290,7 @@ def _groups(query: Aggregated) -> Statement:
     if query.bucket_ns is not None:
         return _buckets(query, query.bucket_ns, start, end)
     whole = _aggregates(query, f"[{end - start}ms]") if start < end else f"{{{_NOTHING}}}"
-    form = "buckets", query.measurement.name, query.by, end - start
+    form = "buckets", query.measurement.name, query.by, end - start, _counts(query)
     return _statement("/api/v1/query", {"query": whole, "time": _seconds(end - 1)}, *form)
 
 
@@ -309,8 +315,13 @@ def _buckets(query: Aggregated | LatestBuckets, bucket_ns: int, start: int, end:
         others = " and ".join(f"time() != {_seconds((bucket + 1) * size - 1)}" for bucket in cut)
         parts.append(f"(({whole}) if ({others}))" if others else whole)
     times = {"start": _seconds((first + 1) * size - 1), "end": _seconds((last + 1) * size - 1), "step": f"{size}ms"}
-    form = form or ("buckets", query.measurement.name, getattr(query, "by", ()), size)
+    form = form or ("buckets", query.measurement.name, getattr(query, "by", ()), size, _counts(query))
     return _statement("/api/v1/query_range", {"query": " or ".join(parts), **times}, *form)
+
+
+def _counts(query: Aggregated | LatestBuckets) -> tuple[str, ...]:
+    """Return the columns with numbers of values, which are 0 where a metric has no sample."""
+    return tuple(name for (how, _), name in zip(query.values, query.value_names, strict=True) if how == "count")
 
 
 def _newest_buckets(query: LatestBuckets) -> Statement:
