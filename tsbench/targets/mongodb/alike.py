@@ -1,4 +1,4 @@
-"""Documents of one form read as columns: the bytes between their values are compared with those of the first one.
+"""Documents of few forms read as columns: the bytes between their values are compared with those of the first one.
 
 To decode millions of documents one by one, and look at the name and type of each value, took twenty times as long.
 Format: https://bsonspec.org/spec.html.
@@ -7,7 +7,8 @@ Format: https://bsonspec.org/spec.html.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import compress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -52,24 +53,38 @@ class DocumentForm:
                 return None
         return cls(values, tags_at)
 
-    def read(self, documents: Sequence[bytes]) -> tuple[dict[str, NDArray[Any]], list[bytes]] | None:
-        """Return the values of all documents by name, and the tags of each; None if one has another form."""
+    def read(self, documents: Sequence[bytes]) -> AlikeDocuments:
+        """Return the values of the documents that have this form, the first one's; and the others as they are."""
         tags, rest = [b""] * len(documents), documents
         if (at := self.tags_at) is not None:
             ends = [at + _length(document, at) for document in documents]
             tags = [document[at:end] for document, end in zip(documents, ends, strict=True)]
             rest = [document[:at] + document[end:] for document, end in zip(documents, ends, strict=True)]
-        if len({*map(len, rest)}) != 1:
-            return None
-        table = np.frombuffer(b"".join(rest), dtype=np.uint8).reshape(len(rest), -1)
+        sizes = np.fromiter(map(len, rest), np.int64, len(rest))
+        places = np.flatnonzero(sizes == sizes[0])
+        table = np.frombuffer(b"".join([rest[i] for i in places.tolist()]), dtype=np.uint8).reshape(len(places), -1)
         same = table == table[0]
         same[:, _LENGTH] = True
-        found = {}
-        for name, (of, offset) in self.values.items():
-            place = slice(offset, offset + of.itemsize)
-            same[:, place] = True
-            found[name] = np.ascontiguousarray(table[:, place]).view(of)[:, 0]
-        return (found, tags) if same.all() else None
+        for of, offset in self.values.values():
+            same[:, offset : offset + of.itemsize] = True
+        is_alike = same.all(axis=1)
+        table, chosen = table[is_alike], np.zeros(len(rest), dtype=np.bool_)
+        chosen[places[is_alike]] = True
+        found = {
+            name: np.ascontiguousarray(table[:, offset : offset + of.itemsize]).view(of)[:, 0]
+            for name, (of, offset) in self.values.items()
+        }
+        alike, others = [*compress(documents, chosen)], [*compress(documents, ~chosen)]
+        return AlikeDocuments(alike, found, [*compress(tags, chosen)], others)
+
+
+class AlikeDocuments(NamedTuple):
+    """Documents of one form, their values by name, their tags, each as bytes, and the documents of other forms."""
+
+    documents: list[bytes]
+    values: dict[str, NDArray[Any]]
+    tags: list[bytes]
+    others: list[bytes]
 
 
 def _length(document: bytes, at: int) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import bson
@@ -21,7 +21,7 @@ from tsbench.encode.bson_columns import FIELD, MEASUREMENT, NS_PER_MS, POINT, TA
 from tsbench.encode.bson_hours import HOUR, HOUR_MS, KEY, POINTS
 from tsbench.model import ByColumn, Codes, Kind
 from tsbench.targets.base import column_of, others_text
-from tsbench.targets.mongodb.alike import DocumentForm
+from tsbench.targets.mongodb.alike import AlikeDocuments, DocumentForm
 from tsbench.targets.mongodb.pipelines import HourPipeline, Pipeline, ValuePipeline
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ _TYPES: Mapping[type, str] = {
     bson.Decimal128: "decimal",
 }  # fmt: skip
 _FIELD_TYPES = {Kind.FLOAT: "double", Kind.INT: "int64", Kind.TEXT: "string", Kind.BOOL: "bool"}
+_MOST_FORMS = 64
+"""Forms of documents up to which they are read as columns."""
 _TWICE = "names that come twice"
 
 
@@ -58,23 +60,45 @@ class Documents:
         return self._one_by_one(documents) if alike is None else alike
 
     def _alike(self, documents: Sequence[bytes]) -> ByColumn | None:
-        """Return the rows of documents that have the form of the first one, in which nothing is odd; else None."""
-        form = DocumentForm.of(documents[0]) if documents else None
-        read = None if form is None else form.read(documents)
-        if read is None or TIME not in read[0]:
-            return None
-        values, tags = read
-        first = dict(zip(reversed(tags), reversed(documents), strict=True))
-        samples = self._one_by_one([*first.values()])
-        if any(row[-1] is not None for row in samples):
-            return None
-        place_of = {own: place for place, own in enumerate(first)}
-        codes = np.array([place_of[own] for own in tags], dtype=np.int32)
-        m = self.query.measurement
-        of_series = [*zip(*samples, strict=True)][1 : 1 + len(m.tags) + len(m.own_tags)]
-        times = [time_ms * NS_PER_MS for time_ms in values[TIME].tolist()]
-        fields = [column_of(values[name]) if name in values else [None] * len(tags) for name in m.field_names]
-        return ByColumn([times, *(Codes(codes, one) for one in of_series), *fields, [None] * len(tags)])
+        """Return the rows of documents of few forms, in which nothing is odd; else None.
+
+        A document is without a field that its point lacks, so points that lack several have as many forms.
+        """
+        parts: list[AlikeDocuments] = []
+        series: dict[bytes, Record] = {}
+        left = documents
+        while left:
+            form = DocumentForm.of(left[0]) if len(parts) < _MOST_FORMS else None
+            if form is None or TIME not in form.values:
+                return None
+            part = form.read(left)
+            new = {own: one for own, one in zip(part.tags, part.documents, strict=True) if own not in series}
+            sample, *samples = self._one_by_one([left[0], *new.values()])
+            if any(row[-1] is not None for row in (sample, *samples)):
+                return None
+            series |= dict(zip(new, samples, strict=True))
+            parts.append(part)
+            left = part.others
+        return self._by_column(parts, series) if parts else None
+
+    def _by_column(self, parts: Sequence[AlikeDocuments], series: Mapping[bytes, Record]) -> ByColumn:
+        """Return the rows of documents by form; `series` has a row by its tags as bytes."""
+        m, count = self.query.measurement, sum(len(part.tags) for part in parts)
+        place_of = {own: place for place, own in enumerate(series)}
+        codes = np.array([place_of[own] for part in parts for own in part.tags], dtype=np.int32)
+        of_series = [*zip(*series.values(), strict=True)][1 : 1 + len(m.tags) + len(m.own_tags)]
+        times = [time_ms * NS_PER_MS for part in parts for time_ms in part.values[TIME].tolist()]
+        fields: list[Any] = []
+        for name in m.field_names:
+            columns = [
+                column_of(part.values[name]) if name in part.values else [None] * len(part.tags) for part in parts
+            ]
+            arrays = [one for one in columns if isinstance(one, np.ndarray)]
+            if len(arrays) == len(columns):
+                fields.append(np.concatenate(arrays))
+            else:
+                fields.append([*chain.from_iterable(one if isinstance(one, list) else one.tolist() for one in columns)])
+        return ByColumn([times, *(Codes(codes, one) for one in of_series), *fields, [None] * count])
 
     def _one_by_one(self, raw: Iterable[bytes]) -> list[Record]:
         m = self.query.measurement
