@@ -566,7 +566,13 @@ def use_cases(draw: st.DrawFn) -> dict[str, object]:
             "share": 0.7,
             **draw(st.sampled_from([{}, {"bucket": bucket}])),
         },
-        {"name": "of-kind", "select": rows, "draw": {"kind": 1}, "newest": draw(st.booleans())},
+        {
+            "name": "of-kind",
+            "select": rows,
+            "draw": {"kind": 1},
+            "where": draw(st.sampled_from([[], ["kind = 'y z'"], ["unit = 'u0' or 'u1'"]])),
+            "newest": draw(st.booleans()),
+        },
         {"name": "last", "select": aggregates, "bucket": "1m", "newest": True, "limit": draw(st.integers(1, 4))},
     ]
     if gaps:

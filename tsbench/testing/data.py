@@ -145,6 +145,7 @@ def queries(m: Measurement, keys: tuple[str, ...], seed: int = 0) -> list[Asked]
     minute = 60 * S
     chosen, by = (keys[:2], m.tags[:1]) if m.key else (None, ())
     aggregates: tuple[Aggregate, ...] = ("max", "min", "mean", "sum", "count")
+    twice = Raw(m, names[:1], window, chosen, (), (Tagged(m.key or "", keys[1:3]),))
     between = Condition(names[-1], ">=", -20.0), Condition(names[-1], "<", 20.0), Condition(names[-1], "<", 90.0)
     return [
         Asked("raw rows", Raw(m, names, window)),
@@ -160,6 +161,7 @@ def queries(m: Measurement, keys: tuple[str, ...], seed: int = 0) -> list[Asked]
         Asked("newest row of some keys before a time", Latest(m, names, start, chosen)),
         Asked("rows above a threshold", Raw(m, names, window, None, (Condition(names[0], ">", 12.5),))),
         Asked("rows above a threshold of some keys", Raw(m, names, window, chosen, (Condition(names[0], ">", -1.0),))),
+        *([Asked("raw rows of a key that is named twice", twice)] if m.key else []),
         Asked("rows between two values", Raw(m, names[:1], window, None, between)),
         Asked("newest three buckets", LatestBuckets(m, names, "max", minute, end, 3)),
         *(_aggregates(m, window, chosen, between) if m.key else ()),

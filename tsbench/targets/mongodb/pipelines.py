@@ -179,8 +179,12 @@ def among(query: Read, path: str = "") -> PipelineStage:
     if isinstance(query, LatestBuckets):
         return {}
     keys, m = query.keys, query.measurement
-    of_keys = {} if keys is None or m.key is None else {path or key_path(m): {"$in": list(keys)}}
-    return of_keys | {f"{TAGS}.{plain(one.tag)}": {"$in": list(one.values)} for one in query.tagged}
+    wanted = [] if keys is None or m.key is None else [(path or key_path(m), keys)]
+    wanted += [(f"{TAGS}.{plain(one.tag)}", one.values) for one in query.tagged]
+    values: dict[str, list[str]] = {}
+    for place, of in wanted:
+        values[place] = [one for one in values.get(place, of) if one in of]
+    return {place: {"$in": of} for place, of in values.items()}
 
 
 def key_path(m: Measurement) -> str:
