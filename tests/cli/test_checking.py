@@ -257,3 +257,14 @@ def test_columns_that_are_no_fields_are_left_out_and_named(tmp_path: Path, capsy
     made = capsys.readouterr()
     says(made.err, "left out, for lack of numbers, texts or booleans: none, list, span")
     says(made.out, 'tags = { sensor = "sensor" }', 'ok = "ok"')
+
+
+def test_integers_are_shown_to_the_last_digit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "".join(f"2026-01-01T00:00:0{i}Z,a,{2**60 + 33 + i}\n" for i in range(3))
+    (tmp_path / "n.csv").write_text("ts,host,n\n" + rows)
+    (tmp_path / "n.toml").write_text(
+        'about = "n"\n[recording]\nfile = "n.csv"\nmeasurement = "n"\ntime = "ts"\ntags = { host = "host" }\n'
+        '[recording.fields]\nn = "n"\n'
+    )
+    assert main(["check", str(tmp_path / "n.toml")]) == 0
+    says(capsys.readouterr().out, f"{2**60 + 33}  {2**60 + 35}", "postgres        stored as they are")

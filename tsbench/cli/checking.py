@@ -162,7 +162,8 @@ def _show(one: Facts, world: World) -> None:
     for name in ("missing", "least", "most", "texts"):
         table.add_column(name, justify="right")
     for field in one.fields:
-        ends = ["" if value is None else f"{value:.6g}" for value in (field.least, field.most)]
+        shown = (lambda value: str(round(value))) if field.kind == "int" else "{:.6g}".format
+        ends = ["" if value is None else shown(value) for value in (field.least, field.most)]
         texts = "" if field.texts is None else f"{field.texts:,}"
         table.add_row(field.name, field.kind, f"{field.missing:.1%}" if field.missing else "", *ends, texts)
     stdout.print(table)
