@@ -9,7 +9,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from tsbench.text import shortened
@@ -250,13 +250,14 @@ class Raw(_OfFields):
     """A query for stored rows: time, key (if the measurement has one), fields. `keys` None means every series.
 
     Only rows for which all conditions of `where` hold are wanted, of series for which those of `tagged` do, and which
-    have at least one of the fields.
+    have at least one of the fields. With `top`, whose column is the time, only the first rows in its order are wanted.
     """
 
     window: Window
     keys: tuple[str, ...] | None = None
     where: tuple[Condition, ...] = ()
     tagged: tuple[Tagged, ...] = ()
+    top: Top | None = None
 
     @property
     def may_be_void(self) -> bool:
@@ -413,19 +414,6 @@ class Text:
     def floats(self) -> frozenset[str]:
         """Names of the columns that hold floats."""
         return frozenset(name for name, kind in self.answer if kind == "float")
-
-    def arguments(self, moment: Callable[[int], str], argument: Callable[[str], str]) -> dict[str, Callable[[], str]]:
-        """Return a function for each parameter that returns it as a part of the text; several texts are a list."""
-
-        def listed(values: tuple[str, ...]) -> str:
-            texts = [argument(value) for value in values]
-            return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
-
-        return {
-            "start": partial(moment, self.window.start_ns),
-            "end": partial(moment, self.window.end_ns),
-            **{name: partial(listed, values) for name, values in self.values},
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -374,3 +374,28 @@ def test_a_sum_of_0_is_a_place_among_the_first_rows() -> None:
     assert comparable(asked, rows) == rows
     void = replace(asked, values=(("sum", "gap"),), top=None)
     assert comparable(void, [("a", 0.0), ("b", None), ("c", 2.0)]) == [("c", 2.0)]  # which databases have or have not
+
+
+@pytest.mark.parametrize("lowest", [False, True])
+def test_the_first_rows_by_time_are_as_many_and_at_the_last_ones_time_any(lowest: bool) -> None:
+    """Five series have a row at each time, so of seven rows two are any of those at the second time."""
+    key, session = gold(), database()
+    window = Window(START_NS, START_NS + LOADED * MINUTE_NS)
+    every = Raw(CPU, CPU.field_names, window)
+    asked = replace(every, top=Top("time", 7, lowest))
+    rows = sorted(session.answer(every).records, key=lambda row: row[0], reverse=not lowest)
+    first, second, third = rows[:5], rows[5:10], rows[10:15]
+
+    def judged(*chosen: tuple[Any, ...]) -> str:
+        difference = key.check(asked, Rows(asked.columns, [*chosen]), quiet=True)
+        return "" if difference is None else difference.kind
+
+    for tied in (second[:2], second[3:], [second[4], second[0]]):
+        assert judged(*first, *tied) == ""
+    other = (*second[0][:2], *(value + 1 for value in second[0][2:]))
+    assert judged(*first, second[0]) != ""
+    assert judged(*first, *second[:3]) != ""
+    assert judged(*first[1:], *second[:3]) != ""  # a sure row is left out for one more that is tied
+    assert judged(*first, second[0], third[0]) != ""
+    assert judged(*first, second[1], other) != ""
+    assert judged(*rows[-7:]) != ""  # the other end

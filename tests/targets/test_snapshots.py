@@ -21,6 +21,7 @@ from tsbench.model import (
     Query,
     Raw,
     Stored,
+    Top,
     Window,
     WriteMode,
 )
@@ -42,6 +43,8 @@ MINUTE = 60 * S
 QUERIES: dict[str, Query] = {
     "raw rows": Raw(CPU, ("busy", "load"), HOUR),
     "raw rows of two hosts": Raw(CPU, ("busy",), HOUR, TWO),
+    "newest ten rows of a host": Raw(CPU, ("busy",), HOUR, TWO[:1], top=Top("time", 10)),
+    "oldest row of two hosts": Raw(CPU, ("busy",), HOUR, TWO, top=Top("time", 1, lowest=True)),
     "raw rows of a measurement without tags": Raw(LAG, ("kb",), HOUR),
     "maximum by minute of two hosts": Aggregated.of(CPU, ("busy", "load"), "max", MINUTE, HOUR, TWO),
     "mean by minute of a measurement without tags": Aggregated.of(LAG, ("kb",), "mean", MINUTE, HOUR),

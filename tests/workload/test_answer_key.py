@@ -85,7 +85,7 @@ def _answer(query: Query, batch: Batch, *, keeps: bool) -> list[tuple[Any, ...]]
                 newest[point[1]] = point
         found = list(newest.values())
     if isinstance(query, Raw | Latest):
-        return [(t, *([h] if key else []), *(f[n] for n in query.fields)) for t, h, f in found]
+        return [(t, *([h] if key else []), *(f[n] for n in query.fields)) for t, h, f in _first(query, found)]
     assert not isinstance(query, Text), "the key in memory knows none"
     groups: dict[tuple[Any, ...], list[dict[str, float]]] = defaultdict(list)
     for t, host, f in sorted(found, key=lambda point: point[0]):
@@ -96,6 +96,11 @@ def _answer(query: Query, batch: Batch, *, keeps: bool) -> list[tuple[Any, ...]]
         place, top = query.columns.index(query.top.column), query.top
         return sorted(rows, key=lambda row: row[place], reverse=not top.lowest)[: top.limit]
     return sorted(rows)[-query.limit :] if isinstance(query, LatestBuckets) else rows
+
+
+def _first(query: Raw | Latest, found: list[Point]) -> list[Point]:
+    top = query.top if isinstance(query, Raw) else None
+    return found if top is None else sorted(found, key=lambda one: one[0], reverse=not top.lowest)[: top.limit]
 
 
 def _whole(query: Count | Stored, batch: Batch, found: list[Point]) -> list[tuple[Any, ...]]:

@@ -53,11 +53,11 @@ def unexpired(question: Question[Any], before_ns: int) -> Question[Any] | None:
     """
     query = question.query
     match query:
-        case Raw():
+        case Raw(top=None):
             first_ns = before_ns
         case Aggregated(bucket_ns=int(bucket_ns)):
             first_ns = -(-before_ns // bucket_ns) * bucket_ns
-        case LatestBuckets() | Aggregated() | Text():
+        case LatestBuckets() | Aggregated() | Text() | Raw():
             return question if _first_ns(query) >= before_ns else None
         case Latest(before_ns=int()):
             return None if question.part is not None else _since(question, query, before_ns)
@@ -70,7 +70,7 @@ def unexpired(question: Question[Any], before_ns: int) -> Question[Any] | None:
     return _since(question, replace(query, window=Window(first_ns, query.window.end_ns)), first_ns)
 
 
-def _first_ns(query: LatestBuckets | Aggregated | Text) -> int:
+def _first_ns(query: LatestBuckets | Aggregated | Text | Raw) -> int:
     """Return the first time that a question is about."""
     if not isinstance(query, LatestBuckets):
         return query.window.start_ns

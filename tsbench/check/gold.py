@@ -17,7 +17,7 @@ from tsbench.check.own_texts import OwnTextTracker, tables_of
 from tsbench.check.packed import pack_stored
 from tsbench.check.points import EVER_NS, NEVER_NS, SURE, end_of_writes, slabs
 from tsbench.check.questions import Names, Question, pack_rows, packed_answer
-from tsbench.check.rows import NewestTracker, RowTracker, StoredTracker
+from tsbench.check.rows import FirstRowTracker, NewestTracker, RowTracker, StoredTracker
 from tsbench.model import (
     Aggregated,
     Latest,
@@ -255,6 +255,8 @@ class Gold:
             if is_computed_alone(first.query):
                 return AggregateTracker(group[0], names)
             return GroupTracker(group, names) if first.query.by else BucketTracker(group[0], names)
+        if isinstance(first.query, Raw) and first.query.top is not None:
+            return FirstRowTracker(group[0], names)
         if isinstance(first.query, Text):
             return OwnTextTracker(group, tables_of(first.query, self.world.measurements), self.world.tags_of)
         of_one: dict[type, Callable[[Any, Names], Tracker]] = {

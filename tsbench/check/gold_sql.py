@@ -16,7 +16,7 @@ from tsbench.encode.sql import ceil_datetime
 from tsbench.errors import one_line
 from tsbench.model import Kind, Rows, Window
 from tsbench.targets.sql import quoted
-from tsbench.workload.own_text import filled, parameters
+from tsbench.workload.own_text import arguments, filled, parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -80,7 +80,7 @@ class GoldSql:
         def moment(time_ns: int) -> str:
             return argument(ceil_datetime(time_ns).replace(tzinfo=None))
 
-        text = filled(query.gold, query.arguments(moment, argument), _bucket)
+        text = filled(query.gold, arguments(query, moment, argument), _bucket)
         try:
             answer = self._connection.execute(text, values)
         except duckdb.Error as error:

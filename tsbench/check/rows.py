@@ -45,7 +45,7 @@ class RowTracker(WindowTracker):
         answer = self._answer
         if answer is None:
             answer = self._answer = self._read()
-        expected = self._within(known)
+        expected = rows_within(self._query, known, self._names, self._chosen).sorted()
         last = int(np.searchsorted(answer.time_ns, slab.end_ns))
         part = answer.take(slice(self._compared, last))
         part.odd = [row for row in answer.odd if _is_before(row, slab.end_ns)]
@@ -59,17 +59,6 @@ class RowTracker(WindowTracker):
             self._difference = answer
             return Packed.empty(len(self._query.fields))
         return answer
-
-    def _within(self, slab: Slab) -> Packed:
-        """Return the slab's rows that the query asks for."""
-        query = self._query
-        low, high = slab.rows_until(query.window.start_ns), slab.rows_until(query.window.end_ns)
-        rows = np.arange(len(slab))[rows_of(slab, self._names.scale, low, high, self._chosen)]
-        for condition in query.where:
-            rows = rows[condition.holds(slab.fields[condition.field][rows])]
-        if query.may_be_void:
-            rows = rows[~np.logical_and.reduce([np.isnan(slab.fields[name][rows]) for name in query.fields])]
-        return packed_rows(slab, rows, query.fields, keyed=self._names.keyed).sorted()
 
     def _compare(self, expected: Packed, actual: Packed) -> None:
         row_count = len(actual) + len(actual.odd)
@@ -99,6 +88,49 @@ class RowTracker(WindowTracker):
             text = f"{self._found_rows} rows instead of {self._expected_rows}; {example}"
             difference = Difference(text, difference.kind)
         return difference
+
+
+class FirstRowTracker(WindowTracker):
+    """The newest rows of the window of one `Raw` query, or the oldest: of those at the last one's time any will do."""
+
+    def __init__(self, question: Question[Raw], names: Names) -> None:
+        self._query = query = question.query
+        super().__init__(question, names, query.window.start_ns, query.window.end_ns)
+        self._chosen = names.chosen(query)
+        self._rows = Packed.empty(len(query.fields))
+
+    def add(self, slab: Slab, known: Slab) -> None:
+        self._rows = self._first(join_packed([self._rows, rows_within(self._query, known, self._names, self._chosen)]))
+
+    def _first(self, rows: Packed) -> Packed:
+        """Return the first rows, and those at the time of the last one."""
+        top = self._query.top
+        assert top is not None  # noqa: S101 - which is why it is this tracker's
+        if len(rows) <= top.limit:
+            return rows
+        order = np.sort(rows.time_ns)
+        if top.lowest:
+            return rows.take(rows.time_ns <= order[top.limit - 1])
+        return rows.take(rows.time_ns >= order[-top.limit])
+
+    def _difference_found(self) -> Difference | None:
+        answer, top, keys, part = self._question.answer(), self._query.top, self._names.keys, self._question.part
+        if isinstance(answer, Difference):
+            return answer
+        assert top is not None  # noqa: S101 - as in `_first`
+        wanted, given = self._rows.rows(keys), [*answer.rows(keys), *answer.odd]
+        if part is not None and part.count != min(len(wanted), top.limit):
+            return Difference(f"{part.count} rows instead of {min(len(wanted), top.limit)}")
+        if len(wanted) > top.limit:
+            times, texts = self._rows.time_ns, {*map(repr, given)}
+            last_ns = int(times.max() if top.lowest else times.min())
+            sure = [row for row in wanted if row[0] != last_ns]
+            tied = [row for row in wanted if row[0] == last_ns]
+            tied.sort(key=lambda row: repr(row) not in texts)
+            wanted = sure if part is not None else [*sure, *tied[: top.limit - len(sure)]]
+            given = given if part is None else [row for row in given if row[0] != last_ns]
+        wanted = wanted if part is None else part.chosen(self._query, wanted)
+        return compare_answers(self._query, in_order(wanted), in_order(given))
 
 
 class StoredTracker(WindowTracker):
@@ -175,6 +207,17 @@ class Newest:
         there = self.time_ns > NEVER_NS
         some = np.flatnonzero(there if chosen is None else there & chosen)
         return Packed.of(self.time_ns[some], some, [self._values[name][some] for name in fields])
+
+
+def rows_within(query: Raw, slab: Slab, names: Names, chosen: NDArray[np.bool_] | None) -> Packed:
+    """Return a slab's rows that a query asks for, of the chosen series (None: all)."""
+    low, high = slab.rows_until(query.window.start_ns), slab.rows_until(query.window.end_ns)
+    rows = np.arange(len(slab))[rows_of(slab, names.scale, low, high, chosen)]
+    for condition in query.where:
+        rows = rows[condition.holds(slab.fields[condition.field][rows])]
+    if query.may_be_void:
+        rows = rows[~np.logical_and.reduce([np.isnan(slab.fields[name][rows]) for name in query.fields])]
+    return packed_rows(slab, rows, query.fields, keyed=names.keyed)
 
 
 def packed_rows(slab: Slab, rows: NDArray[np.intp], fields: Sequence[str], *, keyed: bool) -> Packed:

@@ -31,6 +31,7 @@ _CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|>|<|=)\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d
 _TAG_IS = re.compile(r"\s*(\w+)\s*=\s*'([^']+)'((?:\s+or\s+'[^']+')*)\s*")
 _FLAG_IS = re.compile(r"\s*(\w+)\s*=\s*(true|false)\s*")
 _SELECTED = re.compile(rf"\s*({'|'.join(AGGREGATES)}|{PERCENTILE})\((\w+)\)\s*")
+_BY_TIME = re.compile(r"\s*time\s+(asc|desc)\s*")
 _ORDER = re.compile(r"\s*(\w+)\((\w+)\)(?:\s+(asc|desc))?\s*")
 _COLUMN = re.compile(r"\w{1,60}:(time|text|int|float|bool)")
 
@@ -83,7 +84,7 @@ class QueryPart(Part):
     newest: bool = False
     """The newest row of each series; with an aggregate, the newest `limit` buckets before a moment."""
     order: str | None = None
-    """Of aggregates by tags, the one whose highest values come first: `max(temp)`; `max(temp) asc`: the lowest."""
+    """`time desc`: the newest rows of the window; of aggregates by tags the highest: `max(temp)` or `max(temp) asc`."""
     limit: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """Number of the newest buckets, or of the first rows by `order`."""
     text: dict[own_text.Language, Annotated[str, Field(min_length=1, max_length=100_000)]] = Field(default_factory=dict)
@@ -159,11 +160,16 @@ class QueryPart(Part):
     def _expect_order(self) -> None:
         if self.order is None:
             return
+        if not self.values:
+            if _BY_TIME.fullmatch(self.order) is None or self.newest:
+                raise ValueError("order: of fields it is 'time desc', the newest rows of the window, or 'time asc'")
+            return
         m = _ORDER.fullmatch(self.order)
         if m is None or (m[1], m[2]) not in self.values:
             known = ", ".join(f"{how}({name})" for how, name in self.values)
-            said = f"; take one of select: {known}" if known else ", and select has none"
-            raise ValueError(f"order: '{self.order}' is no aggregate, perhaps with asc or desc{said}")
+            raise ValueError(
+                f"order: '{self.order}' is no aggregate, perhaps with asc or desc; take one of select: {known}"
+            )
         if m[1] not in REDUCTIONS:  # of others gold judges the answer, and does not know all rows
             raise ValueError("order: is by max, min, mean, sum or count")
         if not self.by or self.bucket is not None or self.newest:
@@ -227,7 +233,7 @@ class QueryPart(Part):
                 halves=tuple(self.halves.items()),
             )
         if not self.values:
-            return queries.newest_rows if self.newest else partial(queries.rows, where=where)
+            return queries.newest_rows if self.newest else partial(queries.rows, where=where, top=self._top())
         if self.newest:
             how: dict[str, Any] = {"aggregate": self.values[0][0], "bucket_ns": self.bucket, "limit": self.limit}
             return partial(queries.newest_buckets, **how)
@@ -235,6 +241,8 @@ class QueryPart(Part):
         return partial(queries.aggregates, **parts, top=self._top())
 
     def _top(self) -> Top | None:
+        if self.limit is not None and (by_time := _BY_TIME.fullmatch(self.order or "")):
+            return Top("time", self.limit, lowest=by_time[1] == "asc")
         m = _ORDER.fullmatch(self.order or "")
         if m is None or self.limit is None:
             return None
@@ -356,7 +364,7 @@ def _expect_values(place: str, query: QueryPart, fields: Mapping[str, Column]) -
         if how != "count" and fields[name].labels:
             raise ValueError(f"{place}.select: '{name}' holds no numbers, of which there would be a {how}; count them")
     lacking = [name for name in query.fields if fields[name].nullable]
-    if query.order and lacking:
+    if query.order and query.values and lacking:
         raise ValueError(f"{place}.order: points lack '{lacking[0]}', and databases differ on the place of none")
     if lacking and query.values and query.newest:
         raise ValueError(f"{place}.newest: points lack '{lacking[0]}', and databases differ on buckets of none")

@@ -29,7 +29,7 @@ from tsbench.model import (
 )
 from tsbench.targets.base import Payload, Schema, Statement, Unsupported, text_in
 from tsbench.text import shortened
-from tsbench.workload.own_text import filled
+from tsbench.workload.own_text import arguments, filled
 
 if TYPE_CHECKING:
     import re
@@ -316,8 +316,8 @@ class SqlText(ABC):
             case LatestBuckets():
                 text = self._latest_buckets(query)
             case Text():
-                arguments = query.arguments(self._moment, self.arg)
-                text = filled(text_in(query, *self.languages), arguments, self._bucket_ns)
+                values = arguments(query, self._moment, self.arg)
+                text = filled(text_in(query, *self.languages), values, self._bucket_ns)
             case Count():
                 text = f"SELECT count(*) AS points FROM {quoted(query.measurement.name)}"
             case Stored():
@@ -381,10 +381,13 @@ class SqlText(ABC):
             where.append(f"({' OR '.join(f'm.{quoted(name)} IS NOT NULL' for name in query.fields)})")
         key = f", {self.tag_table}.{quoted(m.key)}" if m.key else ""
         join = ' JOIN "tags" t ON t."id" = m."tags_id"' if m.key and self.tag_table == "t" else ""
+        order = ""
+        if query.top is not None:
+            order = f"\nORDER BY {_TIME} {'ASC' if query.top.lowest else 'DESC'} LIMIT {query.top.limit}"
         return (
             f'SELECT m."time"{key}, {fields("m", query.fields)}\n'
             f"FROM {quoted(m.name)} m{join}\n"
-            f"WHERE {' AND '.join(where)}"
+            f"WHERE {' AND '.join(where)}{order}"
         )
 
     def aggregated(self, query: Aggregated) -> str:

@@ -147,6 +147,8 @@ class _Answer:
         match query:
             case Raw():
                 found = self._keyed(self._inside(query))
+                if query.top is not None:
+                    found = found.sort("time", descending=not query.top.lowest).head(query.top.limit)
             case Aggregated():
                 return self._aggregated(query)
             case Latest():

@@ -96,6 +96,8 @@ def form_of(query: Query) -> type | str:
         return "percentiles of series" if query.by == (query.measurement.key,) else "percentiles"
     if isinstance(query, Aggregated) and query.top is not None:
         return "top"
+    if isinstance(query, Raw) and query.top is not None:
+        return "first rows"
     return "where" if isinstance(query, Raw | Aggregated) and query.where else type(query)
 
 

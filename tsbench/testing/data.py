@@ -146,6 +146,7 @@ def queries(m: Measurement, keys: tuple[str, ...], seed: int = 0) -> list[Asked]
     chosen, by = (keys[:2], m.tags[:1]) if m.key else (None, ())
     aggregates: tuple[Aggregate, ...] = ("max", "min", "mean", "sum", "count")
     twice = Raw(m, names[:1], window, chosen, (), (Tagged(m.key or "", keys[1:3]),))
+    newest = Raw(m, names, window, keys[:1] if m.key else None)
     between = Condition(names[-1], ">=", -20.0), Condition(names[-1], "<", 20.0), Condition(names[-1], "<", 90.0)
     return [
         Asked("raw rows", Raw(m, names, window)),
@@ -161,6 +162,10 @@ def queries(m: Measurement, keys: tuple[str, ...], seed: int = 0) -> list[Asked]
         Asked("newest row of some keys before a time", Latest(m, names, start, chosen)),
         Asked("rows above a threshold", Raw(m, names, window, None, (Condition(names[0], ">", 12.5),))),
         Asked("rows above a threshold of some keys", Raw(m, names, window, chosen, (Condition(names[0], ">", -1.0),))),
+        *(
+            Asked(f"first rows by time, {few}", replace(newest, top=few))
+            for few in (Top("time", 7), Top("time", 3, True))
+        ),
         *([Asked("raw rows of a key that is named twice", twice)] if m.key else []),
         Asked("rows between two values", Raw(m, names[:1], window, None, between)),
         Asked("newest three buckets", LatestBuckets(m, names, "max", minute, end, 3)),

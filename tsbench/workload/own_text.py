@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tsbench.units import parse_duration_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from tsbench.model import Text
 
 
 _SKIPPED = r"""'(?:[^']|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`|--(?=\s|\Z)[^\n]*|/\*.*?\*/|::"""
@@ -63,6 +66,22 @@ def filled(text: str, values: Mapping[str, Callable[[], str]], bucket: Callable[
         return values[m[3]]() if m[3] in values else m[0]
 
     return _PARAMETER.sub(replaced, text)
+
+
+def arguments(
+    query: Text, moment: Callable[[int], str], argument: Callable[[str], str]
+) -> dict[str, Callable[[], str]]:
+    """Return a function for each parameter that returns it as a part of the text; several texts are a list."""
+
+    def listed(values: tuple[str, ...]) -> str:
+        texts = [argument(value) for value in values]
+        return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+
+    return {
+        "start": partial(moment, query.window.start_ns),
+        "end": partial(moment, query.window.end_ns),
+        **{name: partial(listed, values) for name, values in query.values},
+    }
 
 
 def pipeline(text: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:

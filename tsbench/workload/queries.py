@@ -32,9 +32,9 @@ class Misfit(ValueError):  # noqa: N818 - the query is one, no error of the prog
         self.key = key
 
 
-def rows(pick: Pick, where: tuple[Condition, ...] = ()) -> Query:
+def rows(pick: Pick, where: tuple[Condition, ...] = (), top: Top | None = None) -> Query:
     """Return a query for the rows of the window."""
-    return Raw(pick.measurement, pick.fields, pick.window, pick.keys, where, pick.tagged)
+    return Raw(pick.measurement, pick.fields, pick.window, pick.keys, where, pick.tagged, top)
 
 
 def newest_rows(pick: Pick) -> Query:

@@ -157,6 +157,8 @@ class Parser:
                 listed = tuple(content["fields"])
                 fields = self._fields.get((of.name, listed))
                 content["fields"] = self._known_fields(of, listed) if fields is None else fields
+            if name == Raw.__name__ and content["top"] is not None:
+                content["top"] = _newest_or_oldest(**content["top"])
             if "window" in content:
                 start_ns, end_ns = content["window"]
                 _expect_whole(start_ns, end_ns)
@@ -229,6 +231,13 @@ def _top_of(content: Mapping[str, Any], column: Any, limit: Any, lowest: Any) ->
     known = {name: how for name, (how, _) in zip(names_of_values(values), values, strict=True)}
     if known.get(column) not in REDUCTIONS:
         raise ValueError(f"there is no column {column!r} by which rows can be in order")
+    return Top(column, limit, lowest)
+
+
+def _newest_or_oldest(column: Any, limit: Any, lowest: Any) -> Top:
+    _expect_above_zero(limit)
+    if type(lowest) is not bool or column != "time":
+        raise ValueError("top of rows has the column time, a limit, and whether the oldest are wanted")
     return Top(column, limit, lowest)
 
 

@@ -84,7 +84,7 @@ def deleted(url: str, selector: str) -> list[str]:
 class TestVictoriaMetrics(TargetContract):
     name = "victoriametrics"
     wrong_endpoints = ("nonsense", "http://127.0.0.1:1/x", "http://127.0.0.1:8428/", "postgresql://h/tsbench")
-    unsupported = {"fields": ("where", "top", "ends where", "percentiles")}  # noqa: RUF012
+    unsupported = {"fields": ("where", "top", "first rows", "ends where", "percentiles")}  # noqa: RUF012
 
     @pytest.fixture
     def url(self, victoria_server: VictoriaServer) -> Iterator[str]:

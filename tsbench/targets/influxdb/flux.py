@@ -15,12 +15,12 @@ import numpy as np
 from tsbench.model import OTHERS, Aggregated, Count, Kind, Latest, LatestBuckets, Query, Raw, Stored, Text, share_of
 from tsbench.targets.base import others_text, text_in
 from tsbench.targets.influxdb.influxql import duration, literal
-from tsbench.workload.own_text import filled
+from tsbench.workload.own_text import arguments, filled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from tsbench.model import Aggregate, Condition, Measurement
+    from tsbench.model import Aggregate, Condition, Measurement, Top
 
 _Table: TypeAlias = "dict[str, tuple[str, tuple[Any, ...]]]"
 """Type and values of a table's columns by name."""
@@ -48,7 +48,7 @@ def compile_query(query: Query) -> str:
         case Raw():
             some = " or ".join(f"exists {_column(name)}" for name in query.fields)
             whole = [f"filter(fn: (r) => {some})"] * bool(query.may_be_void and query.where)
-            steps = [*_rows_where(query), *whole, _kept(query)]
+            steps = [*_rows_where(query), *whole, _kept(query), *_first(query.top, "_time")]
         case Aggregated(where=(), bucket_ns=int(bucket_ns), top=None) if len(query.aggregates) == 1:
             (how,) = query.aggregates
             buckets = _buckets(how, bucket_ns, query.by)
@@ -64,7 +64,7 @@ def compile_query(query: Query) -> str:
             buckets = _buckets(query.aggregate, query.bucket_ns, [])
             steps = [span, *_points(m, query.fields), *buckets, _PIVOT, *newest]
         case Text():
-            return filled(text_in(query, "flux"), query.arguments(moment, text_literal))
+            return filled(text_in(query, "flux"), arguments(query, moment, text_literal))
         case Count():
             span = f"range(start: {_EPOCH}, stop: {_FOREVER})"
             # A point that has several of the fields counts once.
@@ -163,11 +163,16 @@ def _parts(query: Aggregated) -> str:
     row_key = _row_key(query)
     one_row = [] if row_key else ['set(key: "row", value: "")']
     pivot = f'pivot(rowKey: {_texts(row_key or ["row"])}, columnKey: ["_field"], valueColumn: "_value")'
-    first = []
-    if query.top is not None:
-        order = "false" if query.top.lowest else "true"
-        first = [f"sort(columns: {_texts([query.top.column])}, desc: {order})", f"limit(n: {query.top.limit})"]
-    return "\n".join([rows, *tables, _piped(union, *one_row, "group()", pivot, *first)])
+    first = _first(query.top, query.top.column if query.top else "")
+    return "\n".join([rows, *tables, _piped(union, *one_row, "group()", pivot, *first[1:])])
+
+
+def _first(top: Top | None, column: str) -> list[str]:
+    """Return the steps to the first rows in the order of a column, none without `top`."""
+    if top is None:
+        return []
+    order = "false" if top.lowest else "true"
+    return ["group()", f"sort(columns: {_texts([column])}, desc: {order})", f"limit(n: {top.limit})"]
 
 
 def _row_key(query: Aggregated) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tsbench.model import Aggregated, Count, Kind, Latest, LatestBuckets, Query, Raw, Stored, Text, share_of
 from tsbench.targets.base import Unsupported, text_in
-from tsbench.workload.own_text import filled
+from tsbench.workload.own_text import arguments, filled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ def compile_query(query: Query) -> str:
     where: list[str]
     match query:
         case Raw():
-            select, where, rest = _names(query.fields), [*_window(query), *_conditions(query)], _by_key(m)
+            select, where, rest = _names(query.fields), [*_window(query), *_conditions(query)], _rows(query)
         case Aggregated():
             select, where, rest = _aggregates(query), [*_window(query), *_conditions(query)], _groups(query)
         case Latest():
@@ -49,7 +49,7 @@ def compile_query(query: Query) -> str:
             select, where = _aggregates(query), _before(query.before_ns)
             rest = [_by_time(query.bucket_ns), f"ORDER BY time DESC LIMIT {int(query.limit)}"]
         case Text():
-            return filled(text_in(query, "influxql"), query.arguments("{}ns".format, text_literal))
+            return filled(text_in(query, "influxql"), arguments(query, "{}ns".format, text_literal))
         case Count() if len(m.fields_to_count) > 1:
             return _count_of_nullable(m)
         case Count():
@@ -66,6 +66,16 @@ def compile_query(query: Query) -> str:
     lines = [f"SELECT {select}", f"FROM {quoted(m.name)}"]
     lines += [f"WHERE {' AND '.join(where)}"] if where else []
     return "\n".join([*lines, *rest])
+
+
+def _rows(query: Raw) -> list[str]:
+    """Return the clauses after the conditions of a query for rows."""
+    by_key = _by_key(query.measurement)
+    if query.top is None:
+        return by_key
+    if by_key and (query.keys is None or len(query.keys) > 1):
+        raise Unsupported("InfluxQL limits the rows of each series, not of several together")
+    return [*by_key, f"ORDER BY time {'ASC' if query.top.lowest else 'DESC'} LIMIT {query.top.limit}"]
 
 
 def _count_of_nullable(m: Measurement) -> str:

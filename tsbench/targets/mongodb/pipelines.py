@@ -17,7 +17,7 @@ from tsbench.workload.own_text import pipeline
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tsbench.model import Aggregate, Measurement, Query
+    from tsbench.model import Aggregate, Measurement, Query, Top
 
 PipelineStage: TypeAlias = "dict[str, Any]"
 Read: TypeAlias = Raw | Aggregated | Latest | LatestBuckets
@@ -36,7 +36,8 @@ class Pipeline:
         match query:
             case Raw():
                 points = self.points(query, _window(query), {**_where(query), **_not_void(query)})
-                stages = [*points, _projection(query.measurement, query.fields)]
+                first = _first(query.top, TIME)
+                stages = [*points, *first, _projection(query.measurement, query.fields)]
             case Aggregated():
                 stages = self._aggregated(query)
             case Latest():
@@ -109,9 +110,7 @@ class Pipeline:
             self.points(query, _window(query), _where(query)) if query.where else self.values(query, _window(query))
         )
         group = self._group(by, query, alone=bool(query.where))
-        first: list[PipelineStage] = []
-        if query.top is not None:
-            first = [{"$sort": {query.top.column: 1 if query.top.lowest else -1}}, {"$limit": query.top.limit}]
+        first = _first(query.top, query.top.column if query.top else "")
         columns = named(names, query.value_names)
         for (how, _), name in zip(query.values, query.value_names, strict=True):
             if how in {"first", "last"}:
@@ -135,6 +134,11 @@ class Pipeline:
         value = Pipeline.value if alone else type(self).value
         each = {f"f{i}": _aggregate(how, value(self, field)) for i, (how, field) in enumerate(query.values)}
         return {"$group": {"_id": by, **each}}
+
+
+def _first(top: Top | None, column: str) -> list[PipelineStage]:
+    """Return the stages for the first documents in the order of a column, none without `top`."""
+    return [] if top is None else [{"$sort": {column: 1 if top.lowest else -1}}, {"$limit": top.limit}]
 
 
 def _aggregate(aggregate: Aggregate, value: Any) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 from tsbench.model import REDUCTIONS, Aggregated, Count, Kind, Latest, LatestBuckets, Raw, Stored, Text, Top, share_of
 from tsbench.targets.base import NUMBERS, Operation, Statement, Unsupported, expect_all_fields, expect_kinds, text_in
 from tsbench.targets.http import LineSchema
-from tsbench.workload.own_text import filled
+from tsbench.workload.own_text import arguments, filled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,6 +117,8 @@ class FieldsSchema(LineSchema):
                 )
             case Aggregated(top=Top()):
                 raise Unsupported("MetricsQL's topk is of one metric, whose rows would lack the other values")
+            case Raw(top=Top()):
+                raise Unsupported("an export of VictoriaMetrics has no order")
             case Raw():
                 start, end = _ms(query.window.start_ns), _ms(query.window.end_ns)
                 return _export(_selector(query), start, end, "rows", m.name, key)
@@ -278,8 +280,8 @@ def _own(query: Text) -> Statement:
         raise Unsupported(f"MetricsQL has no list of texts; draw one value of '{many[0]}'")
     window = query.window
     start, end = _ms(window.start_ns), _ms(window.end_ns)
-    arguments = query.arguments(lambda time_ns: _seconds(_ms(time_ns)), _literal)
-    text = filled(text_in(query, "metricsql"), {**arguments, "window": lambda: f"{end - start}ms"})
+    values = arguments(query, lambda time_ns: _seconds(_ms(time_ns)), _literal)
+    text = filled(text_in(query, "metricsql"), {**values, "window": lambda: f"{end - start}ms"})
     form = "labels", query.measurement.name, numbers[0]
     return _statement("/api/v1/query", {"query": " ".join(text.split("\n")), "time": _seconds(end - 1)}, *form)
 
