@@ -41,16 +41,3 @@ def test_points_of_few_forms_are_read_as_columns(gaps: int, by_column: bool) -> 
     rows = reader.rows(raw)
     assert isinstance(rows, ByColumn) is by_column  # eight fields that may be lacking make 256 forms
     assert sorted(rows, key=repr) == sorted(reader._one_by_one(raw), key=repr)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [({"f1": 3.5}, "double 3.5"), ({"more": 1.0}, "double 1.0"), ({"f0": None}, "null None"), ({"f7": 7}, "int32 7")],
-)
-def test_an_odd_document_among_thousands_is_seen(change: dict[str, object], said: str) -> None:
-    m = measurement(2)
-    raw = documents(m, 3_000)
-    raw[1_234] = bson.encode({**bson.decode(raw[1_234]), **change})
-    odd = [row[-1] for row in Documents(Stored(m)).rows(raw) if row[-1] is not None]
-    assert len(odd) == 1
-    assert said in odd[0]
