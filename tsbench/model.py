@@ -101,6 +101,11 @@ class Measurement:
         whole = [f.name for f in self.fields if not f.nullable]
         return (whole[0],) if whole else self.field_names if self.sparse else self.field_names[:2]
 
+    def having(self, fields: Iterable[Field]) -> Measurement:
+        """Return the measurement with these fields, which is sparse if each may be lacking."""
+        some = (*fields,)
+        return replace(self, fields=some, sparse=all(one.nullable for one in some))
+
     def labels(self, names: Iterable[str]) -> dict[str, tuple[str | bool, ...]]:
         """Return the labels of those of the named fields that are texts or booleans."""
         return {f.name: f.labels for f in self.fields if f.labels and f.name in names}

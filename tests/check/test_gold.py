@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from tsbench.check.aggregates import comparable
+from tsbench.check.aggregates import comparable, first_rows
 from tsbench.check.answers import READBACK_ROWS, Answers, _windows, ask, given_answers, guarded, read_back
 from tsbench.check.audit import account, count_stored
+from tsbench.check.comparison import canonical, in_order
 from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
+from tsbench.check.sample import part_of
 from tsbench.model import Aggregated, Field, Kind, Latest, OpError, Outcome, Raw, Rows, Stored, Top, Window
 from tsbench.results.ledger import LEDGER_DTYPE
 from tsbench.targets.base import Statement, Unsupported
@@ -399,3 +401,19 @@ def test_the_first_rows_by_time_are_as_many_and_at_the_last_ones_time_any(lowest
     assert judged(*first, second[0], third[0]) != ""
     assert judged(*first, second[1], other) != ""
     assert judged(*rows[-7:]) != ""  # the other end
+
+
+def test_of_a_kept_part_of_the_first_rows_any_choice_of_tied_ones_will_do() -> None:
+    window = Window(START_NS, START_NS + LOADED * MINUTE_NS)
+    every = Raw(CPU, CPU.field_names, window)
+    rows = sorted(canonical(database().answer(every)), key=lambda row: row[0], reverse=True)
+    top = Top("time", 52)
+    asked, sure, tied = replace(every, top=top), rows[:50], rows[50:55]
+    for one_in, two in product((2, 3, 5), combinations(tied, 2)):
+        part, kept = part_of(asked, Rows(asked.columns, [*sure, *two]), one_in)
+        actual = in_order(canonical(kept))
+        expected = first_rows(asked, top, rows, actual, part)
+        assert part.compare(asked, [expected], actual) is None
+        lost = [row for row in actual if row != next(one for one in actual if one in sure)]
+        assert part.compare(asked, [first_rows(asked, top, rows, lost, part)], lost) is not None
+        assert replace(part, count=51).compare(asked, [expected], actual) is not None

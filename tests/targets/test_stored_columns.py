@@ -10,10 +10,12 @@ import duckdb
 import numpy as np
 import pytest
 
-from tsbench.model import OTHERS, ByColumn, Field, Kind, Measurement, Stored
+from tsbench.encode import bson_columns
+from tsbench.model import OTHERS, Batch, ByColumn, Field, Kind, Measurement, Stored
 from tsbench.targets.duckdb.session import _column_of
 from tsbench.targets.mongodb.documents import Documents
 from tsbench.targets.sql_session import by_column, stored_rows
+from tsbench.testing.data import START_NS, S, shared_tags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +36,28 @@ def test_documents_of_one_form_are_read_by_column_as_they_are_one_by_one() -> No
     found = Documents(POINTS).rows(raw)
     assert isinstance(found, ByColumn)
     assert [*found] == Documents(POINTS)._one_by_one(raw)
+
+
+def points_with_gaps(m: Measurement, points: int) -> list[bytes]:
+    draw = np.random.default_rng(7)
+    columns = {}
+    for field in m.fields:
+        column = draw.integers(0, 2 if field.labels else 2**40, points)
+        columns[field.name] = np.where(draw.random(points) < 0.4, np.nan, column) if field.nullable else column
+    series = draw.integers(0, 5, points).astype(np.int32)
+    batch = Batch(m, 0, 0, START_NS + np.arange(points) * S, series, shared_tags(), columns)
+    return [bson.encode({"_id": bson.ObjectId(), **bson.decode(one)}) for one in bson_columns.points(batch)]
+
+
+@pytest.mark.parametrize(("gaps", "by_column"), [(0, True), (1, True), (5, True), (8, False)])
+def test_documents_of_few_forms_are_read_by_column(gaps: int, by_column: bool) -> None:
+    kinds = (Kind.FLOAT, Kind.INT, Kind.BOOL)
+    m = Measurement("m", ("host", "region"), tuple(Field(f"f{i}", kinds[i % 3], nullable=i < gaps) for i in range(8)))
+    raw = points_with_gaps(m, 2_000)
+    reader = Documents(Stored(m))
+    rows = reader.rows(raw)
+    assert isinstance(rows, ByColumn) is by_column  # eight fields that may be lacking make 256 forms
+    assert sorted(rows, key=repr) == sorted(reader._one_by_one(raw), key=repr)
 
 
 ODD = {

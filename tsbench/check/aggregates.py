@@ -12,7 +12,7 @@ from tsbench.check.comparison import ROUNDING, Computed, Difference, OneOf, comp
 from tsbench.check.packed import is_beyond_floats
 from tsbench.check.percentiles import Percentiles
 from tsbench.check.questions import WindowTracker
-from tsbench.model import REDUCTIONS, share_of
+from tsbench.model import REDUCTIONS, Raw, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tsbench.check.comparison import Row
     from tsbench.check.points import Slab
     from tsbench.check.questions import Names, Question
+    from tsbench.check.sample import RowSample
     from tsbench.model import Aggregate, Aggregated, Top
 
 _ADDED = ("sum", "count")
@@ -168,7 +169,7 @@ class AggregateTracker(WindowTracker):
         actual = comparable(query, [*answer.rows(self._names.keys), *answer.odd])
         expected = comparable(query, self._expected())
         if query.top is not None:
-            expected = first_rows(query, query.top, expected, actual)
+            expected = first_rows(query, query.top, expected, actual, part)
         if part is not None:  # of how many rows have values the answer's own number says nothing
             part = replace(part, count=len(expected)) if query.measurement.nullable else part
             return part.compare(query, [expected], actual)
@@ -202,18 +203,29 @@ class AggregateTracker(WindowTracker):
         return Computed.of(total / count, count * within) if how == "mean" else Computed.of(total, count**2 * within)
 
 
-def first_rows(query: Aggregated, top: Top, expected: list[Row], actual: list[Row]) -> list[Row]:
-    """Return the rows that an answer should have: of equal ones at the limit those that it has, as far as it may."""
+def first_rows(
+    query: Aggregated | Raw, top: Top, expected: list[Row], actual: list[Row], part: RowSample | None
+) -> list[Row]:
+    """Return the rows that an answer should have: of equal ones at the limit those that it has, as far as it may.
+
+    Of an answer of which only a `part` was kept, others that are not of that part may be among its rows, too.
+    """
     if len(expected) <= top.limit:
         return expected
-    place, key = query.columns.index(top.column), slice(0, len(query.columns) - len(query.values))
+
+    def named(row: Row) -> object:
+        return repr(row) if isinstance(query, Raw) else row[: len(query.columns) - len(query.values)]
+
+    def rank(row: Row) -> int:
+        return 0 if named(row) in given else 2 if part is None or part.chosen(query, [row]) else 1
+
+    place = query.columns.index(top.column)
     ordered = sorted(expected, key=lambda row: row[place], reverse=not top.lowest)
     last = ordered[top.limit - 1][place]
     within = 2 * getattr(last, "within", 0.0)  # of two values that were computed, each
     sure = [row for row in ordered[: top.limit] if abs(row[place] - last) > within]
-    given = {row[key] for row in actual}
-    tied = [row for row in ordered if abs(row[place] - last) <= within]
-    tied.sort(key=lambda row: row[key] not in given)
+    given = {*map(named, actual)}
+    tied = sorted((row for row in ordered if abs(row[place] - last) <= within), key=rank)
     return in_order([*sure, *tied[: top.limit - len(sure)]])
 
 

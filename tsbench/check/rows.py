@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tsbench.check.aggregates import first_rows
 from tsbench.check.buckets import rows_of
 from tsbench.check.comparison import Difference, compare_answers, in_order
 from tsbench.check.packed import Packed, join_packed
@@ -95,6 +96,8 @@ class FirstRowTracker(WindowTracker):
 
     def __init__(self, question: Question[Raw], names: Names) -> None:
         self._query = query = question.query
+        assert query.top is not None  # noqa: S101 - which is why it is this tracker's
+        self._top = query.top
         super().__init__(question, names, query.window.start_ns, query.window.end_ns)
         self._chosen = names.chosen(query)
         self._rows = Packed.empty(len(query.fields))
@@ -104,8 +107,7 @@ class FirstRowTracker(WindowTracker):
 
     def _first(self, rows: Packed) -> Packed:
         """Return the first rows, and those at the time of the last one."""
-        top = self._query.top
-        assert top is not None  # noqa: S101 - which is why it is this tracker's
+        top = self._top
         if len(rows) <= top.limit:
             return rows
         order = np.sort(rows.time_ns)
@@ -114,23 +116,14 @@ class FirstRowTracker(WindowTracker):
         return rows.take(rows.time_ns >= order[-top.limit])
 
     def _difference_found(self) -> Difference | None:
-        answer, top, keys, part = self._question.answer(), self._query.top, self._names.keys, self._question.part
+        query, part, keys, answer = self._query, self._question.part, self._names.keys, self._question.answer()
         if isinstance(answer, Difference):
             return answer
-        assert top is not None  # noqa: S101 - as in `_first`
-        wanted, given = self._rows.rows(keys), [*answer.rows(keys), *answer.odd]
-        if part is not None and part.count != min(len(wanted), top.limit):
-            return Difference(f"{part.count} rows instead of {min(len(wanted), top.limit)}")
-        if len(wanted) > top.limit:
-            times, texts = self._rows.time_ns, {*map(repr, given)}
-            last_ns = int(times.max() if top.lowest else times.min())
-            sure = [row for row in wanted if row[0] != last_ns]
-            tied = [row for row in wanted if row[0] == last_ns]
-            tied.sort(key=lambda row: repr(row) not in texts)
-            wanted = sure if part is not None else [*sure, *tied[: top.limit - len(sure)]]
-            given = given if part is None else [row for row in given if row[0] != last_ns]
-        wanted = wanted if part is None else part.chosen(self._query, wanted)
-        return compare_answers(self._query, in_order(wanted), in_order(given))
+        actual = in_order([*answer.rows(keys), *answer.odd])
+        expected = first_rows(query, self._top, self._rows.rows(keys), actual, part)
+        if part is not None:
+            return part.compare(query, [expected], actual)
+        return compare_answers(query, expected, actual)
 
 
 class StoredTracker(WindowTracker):

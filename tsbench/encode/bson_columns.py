@@ -56,8 +56,11 @@ def _element(field: Field, column: NDArray[Any]) -> TextPart:
             for label in field.labels
         ]
         return TextPart(texts([*elements, b""]), label_codes(column, len(elements)))
-    nulls = np.isnan(column)
     table = _template((_KINDS[field.kind] + _name(field.name),), len(column), b"")
+    if not field.nullable:
+        table["value0"] = _bits(column, field.kind)
+        return TextPart(fixed(table))
+    nulls = np.isnan(column)
     table["value0"] = _bits(np.where(nulls, 0, column), field.kind)
     part = fixed(table)
     return TextPart(Texts(part.padded, np.where(nulls, 0, part.lengths)))

@@ -53,19 +53,17 @@ def rows(batch: Batch) -> Iterator[Parameters]:
     tsbench.encode.sql.Inexact
         If a time is not a whole number of microseconds, so that it could not be stored exactly.
     """
-    columns = _columns(batch)
+    columns, lacking = _columns(batch), _lacking(batch)
     dtype = _row_type(tuple(oid for oid, _ in columns))
     table = np.empty(len(batch), dtype)
-    for name, (oid, values) in zip(dtype.names or (), columns, strict=True):
-        table[name] = np.where(np.isnan(values), 0, values) if oid == _INT8 else values
+    for place, (_, values) in enumerate(columns):
+        table[str(place)] = np.where(lacking[place], 0, values) if place in lacking else values
     cut = struct.Struct("".join(f"{np.dtype(_FORMS[oid]).itemsize}s" for oid, _ in columns))
     fields: Iterable[Parameters] = cut.iter_unpack(table.tobytes())
+    if lacking:
+        masks = {place: nulls.tolist() for place, nulls in lacking.items()}
+        fields = (_with_nulls(row, i, masks) for i, row in enumerate(fields))
     m = batch.measurement
-    numbers = {
-        1 + bool(m.tags) + i: batch.fields[f.name] for i, f in enumerate(m.fields) if f.nullable and not f.labels
-    }
-    if lacking := {place: nulls.tolist() for place, values in numbers.items() if (nulls := np.isnan(values)).any()}:
-        fields = (_with_nulls(row, i, lacking) for i, row in enumerate(fields))
     if labels := {1 + bool(m.tags) + i: _labels(field) for i, field in enumerate(m.fields) if field.labels}:
         fields = (_labelled(row, labels) for row in fields)
     texts = _jsonb(batch)
@@ -98,7 +96,8 @@ def _labelled(row: Parameters, labels: Mapping[int, Sequence[bytes | None]]) -> 
 def arrays(batch: Batch) -> Parameters:
     """Return one array per column that `rows` has, such as timestamptz[], int4[], float8[]; errors as in `rows`."""
     m = batch.measurement
-    arrays_of = [_array(oid, values) for oid, values in _columns(batch)]
+    lacking = _lacking(batch)
+    arrays_of = [_array(oid, values, lacking.get(place)) for place, (oid, values) in enumerate(_columns(batch))]
     for place, field in enumerate(m.fields, start=1 + bool(m.tags)):
         if field.labels:
             labels = _labels(field)
@@ -129,6 +128,15 @@ def _columns(batch: Batch) -> list[tuple[int, NDArray[Any]]]:
     return columns
 
 
+def _lacking(batch: Batch) -> dict[int, NDArray[np.bool_]]:
+    """Return masks of the points that lack a number, by the place of its column, of those that any point lacks."""
+    m = batch.measurement
+    numbers = (
+        (i, batch.fields[f.name]) for i, f in enumerate(m.fields, 1 + bool(m.tags)) if f.nullable and not f.labels
+    )
+    return {place: nulls for place, values in numbers if (nulls := np.isnan(values)).any()}
+
+
 @lru_cache(maxsize=32)
 def _row_type(columns: tuple[int, ...]) -> np.dtype[Any]:
     return np.dtype([(str(number), _FORMS[oid]) for number, oid in enumerate(columns)])
@@ -144,12 +152,11 @@ def _encoded(texts: tuple[str, ...]) -> tuple[bytes, ...]:
     return tuple(_JSONB_VERSION + text.encode() for text in texts)
 
 
-def _array(oid: int, values: NDArray[Any]) -> bytes:
-    nulls = np.isnan(values)
-    elements = sized_numbers(np.where(nulls, 0, values), _FORMS[oid])
+def _array(oid: int, values: NDArray[Any], nulls: NDArray[np.bool_] | None) -> bytes:
     head = _array_head(oid, len(values))
-    if not nulls.any():
-        return head + elements.tobytes()
+    if nulls is None:
+        return head + sized_numbers(values, _FORMS[oid]).tobytes()
+    elements = sized_numbers(np.where(nulls, 0, values), _FORMS[oid])
     elements["length"][nulls] = -1
     letters = elements.view(np.uint8).reshape(len(values), -1)
     keep = np.ones(letters.shape, dtype=np.bool_)

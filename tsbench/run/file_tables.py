@@ -56,13 +56,7 @@ class _Known:
         in_all = names.intersection(
             *({one.name for one in part.fields if not one.nullable} for part in self.parts.values())
         )
-        return _with(
-            self.measurement, [replace(one, nullable=one.name not in in_all) for one in self.measurement.fields]
-        )
-
-
-def _with(measurement: Measurement, fields: Sequence[Field]) -> Measurement:
-    return replace(measurement, fields=(*fields,), sparse=all(one.nullable for one in fields))
+        return self.measurement.having(replace(one, nullable=one.name not in in_all) for one in self.measurement.fields)
 
 
 class Tables:
@@ -92,6 +86,10 @@ class Tables:
     @property
     def measurements(self) -> tuple[Measurement, ...]:
         """All measurements so far."""
+        return tuple(known.measurement for known in self._known.values())
+
+    def whole_measurements(self) -> tuple[Measurement, ...]:
+        """Return all measurements so far, with which of their fields some point lacks."""
         return tuple(known.so_far() for known in self._known.values())
 
     def tags(self, first: int = 0) -> dict[str, Codes]:
@@ -235,7 +233,7 @@ class Tables:
         if part is None:
             chosen = [one for one in known.measurement.fields if one.name in table.columns]
             fields = [replace(one, nullable=one.name in lacking) for one in chosen]
-            part = known.parts[key] = _with(known.measurement, fields)
+            part = known.parts[key] = known.measurement.having(fields)
         if any(one.texts for one in table.fields):  # each batch has its own
             texts = {one.name: one.texts for one in table.fields}
             part = replace(part, fields=tuple(replace(one, texts=texts[one.name]) for one in part.fields))

@@ -182,7 +182,7 @@ class FileSource:
     def measurements(self) -> tuple[Measurement, ...]:
         """Return the measurements so far; of lines that are sent as they are, only their names and a field."""
         if self.tables is not None:
-            return self.tables.measurements
+            return self.tables.whole_measurements()
         return tuple(Measurement(name, (), (Field(first),)) for name, first in self.names.items())
 
     def __iter__(self) -> FileSource:

@@ -241,10 +241,12 @@ class QueryPart(Part):
         return partial(queries.aggregates, **parts, top=self._top())
 
     def _top(self) -> Top | None:
-        if self.limit is not None and (by_time := _BY_TIME.fullmatch(self.order or "")):
+        if self.order is None or self.limit is None:
+            return None
+        if by_time := _BY_TIME.fullmatch(self.order):
             return Top("time", self.limit, lowest=by_time[1] == "asc")
-        m = _ORDER.fullmatch(self.order or "")
-        if m is None or self.limit is None:
+        m = _ORDER.fullmatch(self.order)
+        if m is None:
             return None
         place = [*self.values].index((cast("Aggregate", m[1]), m[2]))
         return Top(names_of_values(self.values)[place], self.limit, lowest=m[3] == "asc")

@@ -192,9 +192,9 @@ class FileSpec(Job):
 
     def measurements(self) -> tuple[Measurement, ...]:
         def made(name: str, kinds: Mapping[str, tuple[Kind, bool]]) -> Measurement:
-            (tags, own), sparse = self.file.tags[name], all(nullable for _, nullable in kinds.values())
+            tags, own = self.file.tags[name]
             fields = (Column(field, kind, nullable=nullable) for field, (kind, nullable) in kinds.items())
-            return Measurement(name, tags, (*fields,), own, sparse)
+            return Measurement(name, tags, (), own).having(fields)
 
         return tuple(starmap(made, self.file.fields.items()))
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from tsbench.model import Aggregate, Codes, Measurement, Window
+    from tsbench.model import Aggregate, Codes, Measurement, Top, Window
     from tsbench.targets.base import Command
 
 _FUNCTION: dict[Aggregate, str] = {"max": "max", "min": "min", "mean": "avg", "sum": "sum", "count": "count"}
@@ -234,6 +234,9 @@ class SqlText(ABC):
     tag_table = "t"
     """Alias of the table with the tags of a row: `t` joins `tags`; `m` if each row has its tags itself."""
 
+    integer_as_float = "{}"
+    """The expression for a column of integers whose average is a float."""
+
     languages: tuple[str, ...] = ("sql",)
     """Languages of users' own queries that it understands (see `own_text`), its own first."""
 
@@ -327,7 +330,8 @@ class SqlText(ABC):
 
     def aggregate(self, function: str, column: str, kind: Kind) -> str:
         """Return the expression for an aggregate of a field's column; an average has the precision of floats."""
-        return f"{function}({column})"
+        as_float = function == "avg" and kind is Kind.INT
+        return f"{function}({self.integer_as_float.format(column) if as_float else column})"
 
     def percentile(self, share: float, column: str) -> str:
         """Return the expression for a percentile of a column, as `share_of` says."""
@@ -381,9 +385,7 @@ class SqlText(ABC):
             where.append(f"({' OR '.join(f'm.{quoted(name)} IS NOT NULL' for name in query.fields)})")
         key = f", {self.tag_table}.{quoted(m.key)}" if m.key else ""
         join = ' JOIN "tags" t ON t."id" = m."tags_id"' if m.key and self.tag_table == "t" else ""
-        order = ""
-        if query.top is not None:
-            order = f"\nORDER BY {_TIME} {'ASC' if query.top.lowest else 'DESC'} LIMIT {query.top.limit}"
+        order = "" if query.top is None else f"\n{_first(query.top, _TIME)}"
         return (
             f'SELECT m."time"{key}, {fields("m", query.fields)}\n'
             f"FROM {quoted(m.name)} m{join}\n"
@@ -419,7 +421,7 @@ class SqlText(ABC):
         order = "ORDER BY " + ", ".join(map(str, range(1, 1 + groups)))
         if query.top is not None:
             place = groups + 1 + query.value_names.index(query.top.column)
-            order = f"ORDER BY {place} {'ASC' if query.top.lowest else 'DESC'} LIMIT {query.top.limit}"
+            order = _first(query.top, str(place))
         return [" ".join([*self.grouping(query), order])] if groups else []
 
     def _of_numbered_rows(self, query: Aggregated, by: Sequence[str]) -> str:
@@ -521,6 +523,11 @@ class SqlText(ABC):
             f"{self._value(how, f'm.{quoted(name)}', kinds[name])} AS {quoted(alias)}"
             for (how, name), alias in zip(query.values, query.value_names, strict=True)
         )
+
+
+def _first(top: Top, column: str) -> str:
+    """Return the clauses for the first rows in the order of a column."""
+    return f"ORDER BY {column} {'ASC' if top.lowest else 'DESC'} LIMIT {top.limit}"
 
 
 def fields(table: str, of: Iterable[str]) -> str:

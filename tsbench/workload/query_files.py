@@ -158,7 +158,7 @@ class Parser:
                 fields = self._fields.get((of.name, listed))
                 content["fields"] = self._known_fields(of, listed) if fields is None else fields
             if name == Raw.__name__ and content["top"] is not None:
-                content["top"] = _newest_or_oldest(**content["top"])
+                content["top"] = _top_of(["time"], **content["top"])
             if "window" in content:
                 start_ns, end_ns = content["window"]
                 _expect_whole(start_ns, end_ns)
@@ -197,8 +197,12 @@ def _groups_of(of: Measurement, content: Mapping[str, Any]) -> dict[str, Any]:
         _expect_tag(of, tag)
     if content["bucket_ns"] is not None:
         _expect_above_zero(content["bucket_ns"])
-    top = content.get("top")
-    return {"values": values, "by": by, "top": None if top is None else _top_of(content, **top)}
+    if (top := content["top"]) is not None:
+        if not by or content["bucket_ns"] is not None:
+            raise ValueError("top is of rows by tags alone")
+        named = zip(names_of_values(values), values, strict=True)
+        top = _top_of([name for name, (how, _) in named if how in REDUCTIONS], **top)
+    return {"values": values, "by": by, "top": top}
 
 
 def _own_text_of(of: Measurement, content: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,21 +227,13 @@ def _tagged_of(of: Measurement, tag: Any, values: Any) -> Tagged:
     return Tagged(tag, tuple(values))
 
 
-def _top_of(content: Mapping[str, Any], column: Any, limit: Any, lowest: Any) -> Top:
+def _top_of(columns: Sequence[str], column: Any, limit: Any, lowest: Any) -> Top:
+    """Return what says which rows are first, in the order of one of the columns."""
     _expect_above_zero(limit)
-    if type(lowest) is not bool or not content["by"] or content["bucket_ns"] is not None:
-        raise ValueError("top has a column, a limit, and whether the lowest are wanted; of rows by tags alone")
-    values = tuple(map(tuple, content["values"]))
-    known = {name: how for name, (how, _) in zip(names_of_values(values), values, strict=True)}
-    if known.get(column) not in REDUCTIONS:
+    if type(lowest) is not bool:
+        raise ValueError("top has a column, a limit, and whether the lowest are wanted")
+    if column not in columns:
         raise ValueError(f"there is no column {column!r} by which rows can be in order")
-    return Top(column, limit, lowest)
-
-
-def _newest_or_oldest(column: Any, limit: Any, lowest: Any) -> Top:
-    _expect_above_zero(limit)
-    if type(lowest) is not bool or column != "time":
-        raise ValueError("top of rows has the column time, a limit, and whether the oldest are wanted")
     return Top(column, limit, lowest)
 
 

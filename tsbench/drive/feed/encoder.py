@@ -245,12 +245,14 @@ class WriteStreams:
         """Return the next block of the first stream of which none is begun, or None."""
         taken = {block.stream for block in begun}
         for _ in range(len(self._streams)):
-            stream, blocks = self._streams.popleft()
-            number, batch = (-1, None) if stream in taken else next(blocks, (-1, None))
-            if batch is not None or stream in taken:
-                self._streams.append((stream, blocks))
+            stream, blocks = self._streams[0]
+            self._streams.rotate(-1)
+            if stream in taken:
+                continue
+            number, batch = next(blocks, (-1, None))
             if batch is not None:
                 return _Block(stream, number, batch.measurement.name, self._schema.encode_each(batch, points, mode))
+            self._streams.pop()  # the one that has ended, which is the last one now
         return None
 
 

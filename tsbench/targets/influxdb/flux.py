@@ -48,7 +48,13 @@ def compile_query(query: Query) -> str:
         case Raw():
             some = " or ".join(f"exists {_column(name)}" for name in query.fields)
             whole = [f"filter(fn: (r) => {some})"] * bool(query.may_be_void and query.where)
-            steps = [*_rows_where(query), *whole, _kept(query), *_first(query.top, "_time")]
+            steps = [
+                *_rows_where(query),
+                *whole,
+                _kept(query),
+                *(["group()"] if query.top else []),
+                *_first(query.top, "_time"),
+            ]
         case Aggregated(where=(), bucket_ns=int(bucket_ns), top=None) if len(query.aggregates) == 1:
             (how,) = query.aggregates
             buckets = _buckets(how, bucket_ns, query.by)
@@ -164,15 +170,15 @@ def _parts(query: Aggregated) -> str:
     one_row = [] if row_key else ['set(key: "row", value: "")']
     pivot = f'pivot(rowKey: {_texts(row_key or ["row"])}, columnKey: ["_field"], valueColumn: "_value")'
     first = _first(query.top, query.top.column if query.top else "")
-    return "\n".join([rows, *tables, _piped(union, *one_row, "group()", pivot, *first[1:])])
+    return "\n".join([rows, *tables, _piped(union, *one_row, "group()", pivot, *first)])
 
 
 def _first(top: Top | None, column: str) -> list[str]:
-    """Return the steps to the first rows in the order of a column, none without `top`."""
+    """Return the steps to the first rows of one table in the order of a column, none without `top`."""
     if top is None:
         return []
     order = "false" if top.lowest else "true"
-    return ["group()", f"sort(columns: {_texts([column])}, desc: {order})", f"limit(n: {top.limit})"]
+    return [f"sort(columns: {_texts([column])}, desc: {order})", f"limit(n: {top.limit})"]
 
 
 def _row_key(query: Aggregated) -> list[str]:

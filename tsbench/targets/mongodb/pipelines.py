@@ -187,7 +187,7 @@ def among(query: Read, path: str = "") -> PipelineStage:
     wanted += [(f"{TAGS}.{plain(one.tag)}", one.values) for one in query.tagged]
     values: dict[str, list[str]] = {}
     for place, of in wanted:
-        values[place] = [one for one in values.get(place, of) if one in of]
+        values[place] = [one for one in values[place] if one in of] if place in values else list(of)
     return {place: {"$in": of} for place, of in values.items()}
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tsbench.encode import mysql_text, sql
 from tsbench.encode.mysql_text import literal
-from tsbench.model import Kind, OpError, Outcome, WriteMode
+from tsbench.model import OpError, Outcome, WriteMode
 from tsbench.targets.base import Command, Operation, Payload, Statement, Unsupported, expressible
 from tsbench.targets.sql import (
     ColumnTypes,
@@ -96,6 +96,7 @@ class MysqlText(SqlText):
 
     numbers_rows = True
     languages = ("mysql", "sql")
+    integer_as_float = "CAST({} AS DOUBLE)"  # the average of a BIGINT has four decimals
 
     newest_first = 'x."tags_id" DESC, x."time" DESC'
     """By the time alone MySQL sorts all rows of the series, whose key it reads backwards if both columns are named."""
@@ -165,10 +166,6 @@ class MysqlText(SqlText):
             return []
         self._series = f'SELECT DISTINCT "tags_id" FROM {quoted(measurement.name)}'
         return [f'm."tags_id" IN ({self._series})']
-
-    def aggregate(self, function: str, column: str, kind: Kind) -> str:
-        """Return the aggregate; the average of a BIGINT would have four decimals."""
-        return f"avg(CAST({column} AS DOUBLE))" if function == "avg" and kind is Kind.INT else f"{function}({column})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ class PostgresText(SqlText):
     """PostgreSQL dialect of the query compiler. `date_bin` needs version 14."""
 
     languages = ("postgres", "sql")
+    integer_as_float = "{}::float8"  # the average of a bigint is a numeric
 
     def mark(self, number: int) -> str:
         return _mark(number)
@@ -72,10 +73,6 @@ class PostgresText(SqlText):
 
     def number_of(self, column: str, bucket_ns: int) -> str:
         return f"floor(extract(epoch FROM {column}) * 1000000 / {bucket_ns // 1_000})::bigint"
-
-    def aggregate(self, function: str, column: str, kind: Kind) -> str:
-        """Return the aggregate; the average of a bigint would be a numeric, and its sum is one."""
-        return f"avg({column}::float8)" if function == "avg" and kind is Kind.INT else f"{function}({column})"
 
     def percentile(self, share: float, column: str) -> str:
         return f"percentile_cont({share}) WITHIN GROUP (ORDER BY {column})"
