@@ -394,7 +394,7 @@ class Text:
     its language; the parameters in it are :start and :end of the window, and the names in `values`, each with its
     texts. `gold` is DuckDB's SQL for the right answer, about a table of the measurement with the points of the window;
     "" if there is none, and answers are not compared. `halves` has how the values of some columns follow from those of
-    the window's halves: sum, min or max.
+    the window's halves: sum, min or max. With `top` the texts return the first rows by a column, and `gold` all.
     """
 
     measurement: Measurement
@@ -404,6 +404,7 @@ class Text:
     window: Window
     values: tuple[tuple[str, tuple[str, ...]], ...] = ()
     halves: tuple[tuple[str, str], ...] = ()
+    top: Top | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:

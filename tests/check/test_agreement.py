@@ -13,7 +13,7 @@ from tsbench.check.halves import difference_from_halves
 from tsbench.check.packed import Packed
 from tsbench.check.questions import Question
 from tsbench.check.sample import part_of
-from tsbench.model import Field, Measurement, Rows, Text, Window
+from tsbench.model import Field, Measurement, Rows, Text, Top, Window
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -78,11 +78,34 @@ def test_halves_of_a_window_come_to_the_whole_or_are_named() -> None:
     assert "it is not what those about the halves of its window come to: " in str(answers.verdict().reason)
 
 
-def witness(name: str, family: str, *answers: Sequence[Row], kind: str = "k", against: bool = False) -> Witness:
+def witness(
+    name: str, family: str, *answers: Sequence[Row], kind: str = "k", top: Top | None = None, against: bool = False
+) -> Witness:
     given: dict[Hashable, Unproven] = {
-        n: Unproven(kind, n, COLUMNS[2:], rows, against) for n, rows in enumerate(answers)
+        n: Unproven(kind, n, COLUMNS[2:], rows, top, against_gold=against) for n, rows in enumerate(answers)
     }
     return Witness(name, family, given)
+
+
+@pytest.mark.parametrize(
+    ("other", "alike"),
+    [
+        ([(1.0, 9.0), (2.0, 8.0), (9.0, 7.0)], True),
+        ([(1.0, 9.0), (2.0, 8.0), (3.0, 7.0)], True),
+        ([(1.0, 9.0), (2.5, 8.0), (3.0, 7.0)], False),
+        ([(1.0, 9.0), (3.0, 7.0), (4.0, 7.0)], False),
+        ([(1.0, 9.0), (2.0, 8.0)], False),
+    ],
+)
+def test_of_the_first_rows_those_that_tie_with_the_last_one_may_be_others(
+    other: Sequence[Row], alike: bool, tmp_path: Path
+) -> None:
+    first = [(1.0, 9.0), (2.0, 8.0), (3.0, 7.0)]
+    for top, expected in ((Top("n", 3), alike), (Top("n", 4), other == first), (None, other == first)):
+        write_unproven(tmp_path / "u", witness("b", "y", other, top=top).answers.values())
+        (read,) = read_unproven(tmp_path / "u")
+        (agreed,) = agreements([witness("a", "x", first, top=top), Witness("b", "y", {0: read})])
+        assert (agreed.differ == 0) is expected
 
 
 ONE, TWO, NEAR = [(1.0, 5.0)], [(1.0, 6.0)], [(1.0 + 1e-12, 5.0)]

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsbench.check import questions
+from tsbench.check.aggregates import AggregateTracker, is_computed_alone
 from tsbench.check.buckets import BucketTracker, GroupTracker, NewestBucketTracker
 from tsbench.check.comparison import ROUNDING, Difference
 from tsbench.check.packed import Packed, SpoolFile, pack, pack_stored
@@ -21,6 +22,7 @@ from tsbench.check.rows import NewestTracker, RowTracker, StoredTracker
 from tsbench.model import (
     Aggregate,
     Aggregated,
+    Codes,
     Field,
     Kind,
     Latest,
@@ -38,11 +40,11 @@ if TYPE_CHECKING:
 
 M = Measurement("m", ("host",), (Field("n", Kind.INT), Field("x")))
 KEYS = ("a", "b")
-NAMES = Names(KEYS, {"a": 0, "b": 1}, 2)
+NAMES = Names(KEYS, {"a": 0, "b": 1}, 2, tags={"host": Codes(np.arange(2, dtype=np.int32), KEYS)})
 ALONE = Names(KEYS, {"a": 0, "b": 1}, 2, keyed=False)
 WINDOW = Window(0, 100)
-INTEGERS = (2**53 + 1, 2**60 + 1, -(2**62) - 1, 2**63 - 1)
-"""Of two hosts in turn; no float holds one of them."""
+INTEGERS = (2**53 + 1, 2**60 + 256, -(2**62) - 1, 2**63 - 1)
+"""Of two hosts in turn; floats hold the second only."""
 FLOATS = (0.1, 0.2, 0.3, -0.4)
 
 
@@ -74,7 +76,11 @@ def verdict(query: Query, rows: list[tuple[Any, ...]], points: Slab) -> bool:
         Raw: lambda: RowTracker(question, names),
         Latest: lambda: NewestTracker([question], names),
         Aggregated: lambda: (
-            GroupTracker([question], names) if query.columns[1] == "host" else BucketTracker(question, names)
+            AggregateTracker(question, names)
+            if is_computed_alone(question.query)
+            else GroupTracker([question], names)
+            if query.columns[1] == "host"
+            else BucketTracker(question, names)
         ),
         LatestBuckets: lambda: NewestBucketTracker([question], names),
         Stored: lambda: StoredTracker(question, names),
@@ -93,6 +99,8 @@ RIGHT: list[tuple[Query, list[tuple[Any, ...]]]] = [
     (Aggregated.of(M, ("n",), "min", 100, WINDOW), [(0, C)]),
     (Aggregated.of(M, ("n",), "max", 100, WINDOW, None, M.tags[:1]), [(0, "a", A), (0, "b", D)]),
     (Aggregated.of(M, ("n",), "min", 100, WINDOW, None, M.tags[:1]), [(0, "a", C), (0, "b", B)]),
+    (Aggregated(M, (("max", "n"), ("count", "x")), WINDOW, 100, M.tags[:1]), [(0, "a", A, 2), (0, "b", D, 2)]),
+    (Aggregated(M, (("min", "n"), ("last", "n")), WINDOW, 100, M.tags[:1]), [(0, "a", C, C), (0, "b", B, D)]),
     (LatestBuckets(M, ("n",), "max", 100, 100, 5), [(0, D)]),
     (
         Stored(M),
@@ -107,9 +115,10 @@ def test_an_integer_beyond_floats_is_right_to_the_last_digit_and_wrong_by_one(
 ) -> None:
     points = slab(INTEGERS, FLOATS)
     assert verdict(query, rows, points)
-    at = query.columns.index("n")
+    at = next(i for i, column in enumerate(query.columns) if column in {"n", "max_n", "min_n"})
     for place, row in enumerate(rows):
-        for other in (row[at] + 1, row[at] - 1, float(row[at])):
+        rounded = {float(row[at])} - {row[at]}
+        for other in (row[at] + 1, row[at] - 1, *rounded):
             assert not verdict(query, [*rows[:place], (*row[:at], other, *row[at + 1 :]), *rows[place + 1 :]], points)
 
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tsbench.check.aggregates import comparable, first_rows
+from tsbench.check.aggregates import comparable
 from tsbench.check.answers import READBACK_ROWS, Answers, _windows, ask, given_answers, guarded, read_back
 from tsbench.check.audit import account, count_stored
 from tsbench.check.comparison import canonical, in_order
+from tsbench.check.first_rows import first_rows
 from tsbench.check.gold import Gold
 from tsbench.check.points import Feed
 from tsbench.check.sample import part_of

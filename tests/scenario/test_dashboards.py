@@ -192,6 +192,10 @@ def test_queries_of_a_dashboard_are_asked_or_named_with_what_was_not_understood(
         assert {tag for tag, count in drawn.items() if count} == {
             tag for tag in ("hostname", "region") if f":{tag}" in text
         }
+    if name in {"postgres", "mysql"}:
+        (busiest,) = (query for query in scenario["query"] if query["name"] == "busiest")
+        assert (busiest["order"], busiest["limit"]) == ("max_usage_user desc", 5)
+        assert "LIMIT" not in busiest["gold"]
     assert main(["run", str(tmp_path / "s.toml"), "--dry-run"]) == 0
 
 

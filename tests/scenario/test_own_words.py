@@ -317,11 +317,17 @@ SHARE = (
     '["site:text", "share:float"]',
     "SELECT site, count(*) FILTER (rpm > 1450) * 1.0 / count(*) FROM pump GROUP BY site",
 )
+FASTEST_FOUR = (
+    '["pump:text", "fast:int"]\norder = "fast desc"\nlimit = 4',
+    "SELECT pump, count(*) FILTER (rpm > 1450) FROM pump GROUP BY pump",
+)
 RANGE = ('["time:time", "n:int"]', "SELECT min(time), count(*) FROM pump")
 QUESTIONS = {
     "sites": SITES, "overall": OVERALL, "gaps": GAPS, "different": DIFFERENT, "minutes": MINUTES, "states": STATES,
     "newest": NEWEST, "top": TOP, "share": SHARE, "range": RANGE,
+    "fastest": FASTEST_FOUR,
 }  # fmt: skip
+FAST = f"SELECT t.pump, sum(CASE WHEN m.rpm > 1450 THEN 1 ELSE 0 END) {JOIN} WHERE {INSIDE} GROUP BY t.pump"
 LAST = "SELECT tags_id, max(time) AS time FROM pump m WHERE {} GROUP BY tags_id"
 RIGHT = [
     ("sites", f"SELECT t.site, avg(m.temp), count(*) {JOIN} WHERE {INSIDE} GROUP BY t.site"),
@@ -368,7 +374,11 @@ RIGHT = [
     ("range", f"SELECT min(x.time), sum(x.n) FROM (SELECT m.time AS time, count(*) AS n FROM pump m WHERE {INSIDE} GROUP BY m.time) x"),
     ("range", "SELECT min(m.time), count(m.tags_id) FROM pump m WHERE m.time >= :start AND m.time < :end AND m.temp = m.temp"),
 ]  # fmt: skip
+RIGHT += [("fastest", f"{FAST} ORDER BY 2 DESC{then} LIMIT 4") for then in ("", ", t.pump", ", t.pump DESC")]
 WRONG = [
+    *(("fastest", f"{FAST} ORDER BY {order}") for order in ("2 LIMIT 4", "2 DESC LIMIT 3", "2 DESC", "t.pump LIMIT 4")),
+    ("fastest", f"SELECT pump, 1 + fast FROM ({FAST.replace('THEN 1 ELSE 0 END)', 'THEN 1 ELSE 0 END) AS fast')}) x ORDER BY 2 DESC LIMIT 4"),
+    ("fastest", f"{FAST.replace('> 1450', '> 1440')} ORDER BY 2 DESC LIMIT 4"),
     ("sites", f"SELECT t.site, avg(m.temp), count(*) {JOIN} WHERE m.time >= :start AND m.time <= :end GROUP BY t.site"),
     ("sites", f"SELECT t.site, avg(m.temp), count(*) {JOIN} WHERE m.time > :start AND m.time < :end GROUP BY t.site"),
     ("sites", f"SELECT t.site, avg(m.temp), count(*) {JOIN} WHERE m.time < :end GROUP BY t.site"),
@@ -502,7 +512,7 @@ def test_without_gold_databases_are_compared_with_one_another(
     assert said.keys() == asked.keys()
     assert {asked[kind][1] for kind, alike in said.items() if alike < 2} == {text for _, text in WRONG} - NOT_SEEN
     assert main(["validate", "sqlite", "duckdb", "sqlite", "q.jsonl", *two, "--endpoint", urls["sqlite"][1]]) == 1
-    says(capsys.readouterr().out, "'gaps-59' has no gold: 0 of 2", "duckdb columns differs from most others in 2")
+    says(capsys.readouterr().out, "'gaps-68' has no gold: 0 of 2", "duckdb columns differs from most others in 2")
     assert main(["validate", "sqlite", "q.jsonl", *two[:2]]) == 1
     out, err = capsys.readouterr()
     says(out, "'sites-0' has no gold: its 2 answers are not checked; name a second database")
@@ -649,7 +659,11 @@ def test_a_mistake_in_a_text_is_one_line_with_key_and_cure(old: str, new: str, w
         ("SELECT site, max(rpm) FROM pump", "SELECT site, max(rpm) FROM read_csv('/etc/passwd')", "query.fastest.gold: "),
         ("text.sql", "text.duckdb2", "text.duckdb2"),
         (FASTEST, 'text.questdb2 = """\nSELECT t.site', "text.questdb2"),
-        ("text.sql = ", "text.postgres = ", "query.site-minutes: it has no text.sqlite or text.sql"),
+        ("text.sql = ", "text.postgres = ", "query.site-minutes: sqlite: it has no text.sqlite or text.sql"),
+        (GOLD, GOLD + "limit = 3\n", "order: is missing; the first rows of a text have both"),
+        (GOLD, GOLD + 'limit = 3\norder = "site"\n', "order: 'site' is no column of answer with asc or"),
+        (GOLD, GOLD + 'limit = 3\norder = "hot asc"\n', "order: 'hot asc' is no column of answer with"),
+        (GOLD, 'gold = "SELECT site, max(rpm) FROM pump GROUP BY site LIMIT 3"\nlimit = 3\norder = "site asc"\n', "gold: take its LIMIT out"),
     ],
 )  # fmt: skip
 def test_gold_and_texts_are_tried_before_anything_starts(old: str, new: str, why: str, tmp_path: Path) -> None:

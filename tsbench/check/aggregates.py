@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsbench.check.buckets import REDUCE
-from tsbench.check.comparison import ROUNDING, Computed, Difference, OneOf, compare_rows, in_order
-from tsbench.check.packed import is_beyond_floats
+from tsbench.check.comparison import ROUNDING, Computed, Difference, OneOf, canonical_number, compare_rows, in_order
+from tsbench.check.first_rows import first_rows
 from tsbench.check.percentiles import Percentiles
 from tsbench.check.questions import WindowTracker
-from tsbench.model import REDUCTIONS, Raw, share_of
+from tsbench.model import REDUCTIONS, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from tsbench.check.comparison import Row
     from tsbench.check.points import Slab
     from tsbench.check.questions import Names, Question
-    from tsbench.check.sample import RowSample
-    from tsbench.model import Aggregate, Aggregated, Top
+    from tsbench.model import Aggregate, Aggregated
 
 _ADDED = ("sum", "count")
 """Aggregates that are 0 of no values, which some databases leave out."""
@@ -196,37 +195,10 @@ class AggregateTracker(WindowTracker):
         if how in {"max", "min"}:
             column = self._extremes[how, name]
             assert column is not None  # noqa: S101 - there is a value
-            value = column[cell : cell + 1]
-            return int(value[0]) if is_beyond_floats(value) else float(value[0])
+            return canonical_number(column[cell].item())
         within = ROUNDING * self._largest[name]
         total = float(self._sums[name][cell])
         return Computed.of(total / count, count * within) if how == "mean" else Computed.of(total, count**2 * within)
-
-
-def first_rows(
-    query: Aggregated | Raw, top: Top, expected: list[Row], actual: list[Row], part: RowSample | None
-) -> list[Row]:
-    """Return the rows that an answer should have: of equal ones at the limit those that it has, as far as it may.
-
-    Of an answer of which only a `part` was kept, others that are not of that part may be among its rows, too.
-    """
-    if len(expected) <= top.limit:
-        return expected
-
-    def named(row: Row) -> object:
-        return repr(row) if isinstance(query, Raw) else row[: len(query.columns) - len(query.values)]
-
-    def rank(row: Row) -> int:
-        return 0 if named(row) in given else 2 if part is None or part.chosen(query, [row]) else 1
-
-    place = query.columns.index(top.column)
-    ordered = sorted(expected, key=lambda row: row[place], reverse=not top.lowest)
-    last = ordered[top.limit - 1][place]
-    within = 2 * getattr(last, "within", 0.0)  # of two values that were computed, each
-    sure = [row for row in ordered[: top.limit] if abs(row[place] - last) > within]
-    given = {*map(named, actual)}
-    tied = sorted((row for row in ordered if abs(row[place] - last) <= within), key=rank)
-    return in_order([*sure, *tied[: top.limit - len(sure)]])
 
 
 def comparable(query: Aggregated, rows: Iterable[Row]) -> list[Row]:

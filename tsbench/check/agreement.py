@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from tsbench.check.own_texts import difference_of
 from tsbench.check.sample import head_of, loads
+from tsbench.model import Top
 from tsbench.results.figures import Agreement
 from tsbench.results.limits import LIMITS
 from tsbench.results.reading import read_lines
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from tsbench.check.comparison import Row
+    from tsbench.check.comparison import Difference, Row
     from tsbench.targets.base import Schema
 
 UNPROVEN = "unproven.jsonl"
@@ -30,13 +31,14 @@ MOST_VALUES = 200_000
 class Unproven:
     """An answer that other databases judge: its query's kind and number, names and kinds of columns, canonical rows.
 
-    It has no gold, or differs from it (`against_gold`).
+    They are the first ones of an order if there is a `top`. It has no gold, or differs from it (`against_gold`).
     """
 
     kind: str
     number: int
     columns: tuple[tuple[str, str], ...]
     rows: Sequence[Row]
+    top: Top | None = None
     against_gold: bool = False
 
     @property
@@ -54,6 +56,7 @@ def write_unproven(path: Path, answers: Iterable[Unproven]) -> None:
             if left < 0:
                 return
             head = {"op": one.kind, "number": one.number, "columns": one.columns, "against_gold": one.against_gold}
+            head |= {} if one.top is None else {"top": asdict(one.top)}
             file.write(f'{json.dumps(head)[:-1]}, "rows": {json.dumps(one.rows)}}}\n')
 
 
@@ -72,8 +75,14 @@ def read_unproven(path: Path) -> list[Unproven]:
         if not isinstance(columns, list) or not isinstance(rows, list) or not all(type(row) is list for row in rows):
             raise ValueError(f"{path.name}: a line is no answer")
         named = tuple((str(name), str(kind)) for name, kind in columns)
+        try:
+            top = None if given.get("top") is None else Top(**given["top"])
+        except TypeError:
+            raise ValueError(f"{path.name}: an answer has another order") from None
+        if top is not None and (top.column not in dict(named) or type(top.limit) is not int):
+            raise ValueError(f"{path.name}: an answer has no column of its order")
         against = given.get("against_gold") is True
-        answers.append(Unproven(head["op"], head["number"], named, [*map(tuple, rows)], against))
+        answers.append(Unproven(head["op"], head["number"], named, [*map(tuple, rows)], top, against))
     return answers
 
 
@@ -101,6 +110,10 @@ def agreements(witnesses: Iterable[Witness]) -> list[Agreement]:
     return [_agreement(kind, [*questions.values()]) for kind, questions in kinds.items()]
 
 
+def _difference(one: Unproven, other: Unproven) -> Difference | None:
+    return difference_of(one.columns, one.rows, other.rows, one.top)
+
+
 def _agreement(kind: str, questions: Sequence[Sequence[tuple[Witness, Unproven]]]) -> Agreement:
     """Return how far the answers to the questions of a kind agree, each with those of all databases that answered."""
     differ, outliers, first = 0, Counter[str](), ""
@@ -112,7 +125,7 @@ def _agreement(kind: str, questions: Sequence[Sequence[tuple[Witness, Unproven]]
         names, answers = [witness.name for witness, _ in question], [answer for _, answer in question]
         groups: dict[int, list[int]] = defaultdict(list)  # of databases that agree, by the first of them
         for at, own in enumerate(answers):
-            alike = (group for group in groups if difference_of(own.columns, answers[group].rows, own.rows) is None)
+            alike = (group for group in groups if _difference(answers[group], own) is None)
             groups[next(alike, at)].append(at)
         if len(groups) == 1:
             continue
@@ -121,7 +134,7 @@ def _agreement(kind: str, questions: Sequence[Sequence[tuple[Witness, Unproven]]
         if 2 * len(groups[most]) > len(names):
             outliers.update(names[at] for group in others for at in groups[group])
         if not first:
-            difference = difference_of(answers[most].columns, answers[most].rows, answers[others[0]].rows)
+            difference = _difference(answers[most], answers[others[0]])
             text = "" if difference is None else difference.short
             first = f"query {answers[0].number + 1}, {text} ({names[others[0]]} instead of {names[most]})"
     answered = {id(witness): witness for question in questions for witness, _ in question}.values()

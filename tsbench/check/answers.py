@@ -135,7 +135,7 @@ class Answers:
             self.note(kind, query, difference)
             return
         assert isinstance(before, Packed) and isinstance(again, Packed)  # noqa: S101, PT018
-        difference = difference_in(question, again.odd, before.odd)
+        difference = difference_in(question, again.odd, before.odd, query.top)
         self.repeated[kind] = self.repeated.get(kind, 0) + 1
         if difference is not None:
             cure = "with LIMIT, order the rows so that none are alike; take out what is random"
@@ -157,12 +157,12 @@ class Answers:
             if isinstance(answer, Difference):
                 self.note(kind, query, answer)
             else:
-                self.unproven.append(Unproven(kind, number, query.answer, answer.odd))
+                self.unproven.append(Unproven(kind, number, query.answer, answer.odd, query.top))
                 if query.halves:
                     self.wholes.append((kind, query, answer.odd))
             return
         if isinstance(query, Text) and isinstance(answer, Packed):
-            self._texts[id(query)] = Unproven(kind, number, query.answer, answer.odd, against_gold=True)
+            self._texts[id(query)] = Unproven(kind, number, query.answer, answer.odd, query.top, against_gold=True)
         read = (lambda: answer) if isinstance(answer, Difference) else self._kept().keep(answer)
         self.given(Question(kind, query, read))
 

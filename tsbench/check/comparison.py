@@ -337,13 +337,18 @@ def _plain(value: Any) -> Any:
     if kind in _AS_THEY_ARE:
         return value
     if kind is int or (isinstance(value, float | int | Decimal) and kind is not bool):
-        number = float(value)
-        return number if number == value or value % 1 else int(value)  # a fraction of a decimal number is rounded
+        return canonical_number(value)
     if hasattr(value, "item"):  # numpy scalars
         return _plain(value.item())
     if isinstance(value, str):
         return str(value)
     raise NotAnAnswer(f"an answer holds a {type(value).__name__}: {value!r}")
+
+
+def canonical_number(value: float | Decimal) -> float:
+    """Return a number as a float, or as the integer that no float holds."""
+    number = float(value)
+    return number if number == value or value % 1 else int(value)  # a fraction of a decimal number is rounded
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

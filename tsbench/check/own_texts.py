@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tsbench.check.comparison import Computed, Difference, NotAnAnswer, compare_rows, label_of, order
+from tsbench.check.first_rows import by_place, first_rows, ties
 from tsbench.check.points import NEVER_NS
 from tsbench.check.questions import Tracker
 from tsbench.errors import UserMistake, require
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from tsbench.check.gold_sql import GoldSql
     from tsbench.check.points import Slab
     from tsbench.check.questions import Checked, Question
-    from tsbench.model import Measurement
+    from tsbench.model import Measurement, Top
     from tsbench.scenario.spec import RunSpec
     from tsbench.workload.world import World
 
@@ -123,25 +125,50 @@ class OwnTextTracker(Tracker):
             except NotAnAnswer as error:
                 return Difference(f"gold gives no answer: {error}", "no gold")
             self._last = _asked(query), expected
-        return difference_in(question, expected, answer.odd)
+        if query.top is not None:
+            every, given = (_typed_rows(query.answer, some) for some in (expected, answer.odd))
+            expected = first_rows(query, query.top, _with_bounds(every), given, question.part)
+        difference = difference_in(question, expected, answer.odd)
+        if difference is not None and query.top is None and any(own_text.is_limited(text) for _, text in query.texts):
+            said = f"{difference.short}; its text has a LIMIT: if rows tie there, say order and limit in the query, too"
+            return replace(difference, text=difference.text.replace(difference.short, said, 1))
+        return difference
 
 
-def difference_in(question: Question[Text], expected: Sequence[Row], rows: Sequence[Row]) -> Difference | None:
+def difference_in(
+    question: Question[Text], expected: Sequence[Row], rows: Sequence[Row], top: Top | None = None
+) -> Difference | None:
     """Return the first difference between the whole answer that is expected and the rows of a question's, or a part."""
     if question.part is not None:
         return question.part.compare(question.query, [_with_bounds(expected)], [*rows])
-    return difference_of(question.query.answer, expected, rows)
+    return difference_of(question.query.answer, expected, rows, top)
 
 
 def difference_of(
-    columns: Sequence[tuple[str, str]], expected: Sequence[Row], rows: Sequence[Row]
+    columns: Sequence[tuple[str, str]], expected: Sequence[Row], rows: Sequence[Row], top: Top | None = None
 ) -> Difference | None:
     """Return the first difference between two answers with such `columns`, whatever the order of their rows.
 
-    `columns` are names and kinds, as of `Text.answer`; None is no difference.
+    `columns` are names and kinds, as of `Text.answer`; None is no difference. Where both have the first rows of an
+    order, those that tie with the last one are compared by the value by which they do.
     """
+    if top is not None:
+        expected, rows = (_without_ties(columns, top, some) for some in (expected, rows))
     one, other = (_in_order(columns, some) for some in (expected, rows))
     return compare_rows(_with_bounds(one), other, tuple(name for name, _ in columns))
+
+
+def _without_ties(columns: Sequence[tuple[str, str]], top: Top, rows: Sequence[Row]) -> Sequence[Row]:
+    """Return the rows of an answer; if it may lack some, only the value of those that tie with the last one."""
+    place = [name for name, _ in columns].index(top.column)
+    if len(rows) < top.limit or any(len(row) <= place for row in rows):
+        return rows
+    last = by_place(top, place, _with_bounds(rows))[-1][place]
+    within = 2 * getattr(last, "within", 0.0)
+    return [
+        tuple(value if at == place else None for at, value in enumerate(row)) if ties(row[place], last, within) else row
+        for row in rows
+    ]
 
 
 def _asked(query: Text) -> tuple[Any, ...]:
@@ -150,15 +177,17 @@ def _asked(query: Text) -> tuple[Any, ...]:
 
 
 def _in_order(columns: Sequence[tuple[str, str]], rows: Sequence[Row]) -> list[Row]:
-    """Return rows sorted by their exact columns first: a float that differs by rounding must not change the order.
-
-    Numbers of booleans become these, whole ones in columns of integers become integers.
-    """
+    """Return rows sorted by their exact columns first: a float that differs by rounding must not change the order."""
     last = [i for i, (_, kind) in enumerate(columns) if kind == "float"]
     places = [*(i for i in range(len(columns)) if i not in last), *last]
     ordered = sorted(rows, key=lambda row: [order(row[i]) for i in places if i < len(row)])
+    return _typed_rows(columns, ordered)
+
+
+def _typed_rows(columns: Sequence[tuple[str, str]], rows: Sequence[Row]) -> list[Row]:
+    """Return rows with booleans and whole numbers in the columns of such."""
     kinds = [*(kind for _, kind in columns)]
-    return [(*map(_typed, kinds, row), *row[len(kinds) :]) for row in ordered]
+    return [(*map(_typed, kinds, row), *row[len(kinds) :]) for row in rows]
 
 
 def _typed(kind: str, value: Any) -> Any:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tsbench.check.aggregates import first_rows
 from tsbench.check.buckets import rows_of
 from tsbench.check.comparison import Difference, compare_answers, in_order
+from tsbench.check.first_rows import first_rows
 from tsbench.check.packed import Packed, join_packed
 from tsbench.check.points import EVER_NS, NEVER_NS
 from tsbench.check.questions import MomentTracker, WindowTracker

@@ -307,6 +307,7 @@ def _table(name: str, asked: _Asked, known: Known, most: str) -> tuple[str, Quer
     of = next((one.name for one in known.layouts if re.search(rf"\b{re.escape(one.name)}", text)), None)
     if of is None:
         raise ValueError(f"it names no measurement of the use case ({listed([one.name for one in known.layouts])})")
+    gold, first = _first_rows(gold, [column for column, _ in answer])
     part: dict[str, Any] = {
         "name": name,
         "about": asked.title,
@@ -317,6 +318,7 @@ def _table(name: str, asked: _Asked, known: Known, most: str) -> tuple[str, Quer
         "answer": [f"{column}:{kind}" for column, kind in answer],
         f"text.{asked.language}": text,
         "gold": gold or None,
+        **first,
     }
     table = "\n".join(["[[query]]", *(f"{key} = {_toml(value)}" for key, value in part.items() if value is not None)])
     try:
@@ -327,6 +329,22 @@ def _table(name: str, asked: _Asked, known: Known, most: str) -> tuple[str, Quer
     except ValueError as error:
         raise ValueError(str(error).removeprefix(f"query.{name}.")) from None
     return table, query
+
+
+_FIRST = re.compile(
+    r"""\s+ORDER\s+BY\s+"?(\w+)"?(?:\s+(ASC|DESC))?(?:\s*,[^()]*)?\s+LIMIT\s+(\d+)\s*\Z""", re.IGNORECASE
+)
+
+
+def _first_rows(gold: str, columns: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Return a gold without its limit at the end, and the keys of a query that say it, by one of the columns."""
+    m = _FIRST.search(gold)
+    named = (
+        columns[int(m[1]) - 1 : int(m[1])] if m and m[1].isdigit() else [one for one in columns if m and one == m[1]]
+    )
+    if m is None or not named:
+        return gold, {}
+    return gold[: m.start()], {"order": f"{named[0]} {(m[2] or 'asc').lower()}", "limit": int(m[3])}
 
 
 def _toml(value: Any) -> str:

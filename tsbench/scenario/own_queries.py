@@ -31,7 +31,7 @@ _CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|>|<|=)\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d
 _TAG_IS = re.compile(r"\s*(\w+)\s*=\s*'([^']+)'((?:\s+or\s+'[^']+')*)\s*")
 _FLAG_IS = re.compile(r"\s*(\w+)\s*=\s*(true|false)\s*")
 _SELECTED = re.compile(rf"\s*({'|'.join(AGGREGATES)}|{PERCENTILE})\((\w+)\)\s*")
-_BY_TIME = re.compile(r"\s*time\s+(asc|desc)\s*")
+_BY_COLUMN = re.compile(r"\s*(\w+)\s+(asc|desc)\s*")
 _ORDER = re.compile(r"\s*(\w+)\((\w+)\)(?:\s+(asc|desc))?\s*")
 _COLUMN = re.compile(r"\w{1,60}:(time|text|int|float|bool)")
 
@@ -84,7 +84,8 @@ class QueryPart(Part):
     newest: bool = False
     """The newest row of each series; with an aggregate, the newest `limit` buckets before a moment."""
     order: str | None = None
-    """`time desc`: the newest rows of the window; of aggregates by tags the highest: `max(temp)` or `max(temp) asc`."""
+    """`time desc`: the newest rows of the window; of aggregates by tags the highest: `max(temp)` or `max(temp) asc`;
+    of texts by a column of the answer: `low asc`."""
     limit: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """Number of the newest buckets, or of the first rows by `order`."""
     text: dict[own_text.Language, Annotated[str, Field(min_length=1, max_length=100_000)]] = Field(default_factory=dict)
@@ -119,11 +120,12 @@ class QueryPart(Part):
         return self
 
     def _expect_own_words(self) -> None:
-        for key in ("where", "by", "bucket", "newest", "order", "limit"):
+        for key in ("where", "by", "bucket", "newest"):
             if getattr(self, key):
                 raise ValueError(f"{key}: belongs to select; a text says it itself")
-        if self.halves and self.gold:
-            raise ValueError("halves: gold says more; take one of the two out")
+        if self.halves and (self.gold or self.order):
+            why = "gold says more" if self.gold else "the first rows of a window are not those of its halves"
+            raise ValueError(f"halves: {why}; take one of the two out")
         if not self.answer:
             raise ValueError(
                 'answer: is missing; say what the text returns, such as answer = ["time:time", "site:text"]'
@@ -143,6 +145,19 @@ class QueryPart(Part):
             raise ValueError(f"answer: {error}") from None
         if len({column.split(":")[0] for column in self.answer}) < len(self.answer):
             raise ValueError("answer: a column stands twice")
+        self._expect_first_rows(kinds)
+
+    def _expect_first_rows(self, columns: Iterable[str]) -> None:
+        if self.order is None and self.limit is None:
+            return
+        if self.order is None or self.limit is None:
+            raise ValueError(f"{'order' if self.limit else 'limit'}: is missing; the first rows of a text have both")
+        m = _BY_COLUMN.fullmatch(self.order)
+        if m is None or m[1] not in columns:
+            example = self.answer[0].split(":")[0]
+            raise ValueError(f"order: '{self.order}' is no column of answer with asc or desc, such as '{example} asc'")
+        if own_text.is_limited(self.gold):
+            raise ValueError("gold: take its LIMIT out; of all rows the answer may have any that tie at the limit")
 
     def _expect_parts(self) -> None:
         matches = [_SELECTED.fullmatch(text) is not None for text in self.select]
@@ -161,7 +176,8 @@ class QueryPart(Part):
         if self.order is None:
             return
         if not self.values:
-            if _BY_TIME.fullmatch(self.order) is None or self.newest:
+            m = _BY_COLUMN.fullmatch(self.order)
+            if m is None or m[1] != "time" or self.newest:
                 raise ValueError("order: of fields it is 'time desc', the newest rows of the window, or 'time asc'")
             return
         m = _ORDER.fullmatch(self.order)
@@ -231,6 +247,7 @@ class QueryPart(Part):
                 texts=tuple(self.text.items()),
                 gold=self.gold,
                 halves=tuple(self.halves.items()),
+                top=self._top(),
             )
         if not self.values:
             return queries.newest_rows if self.newest else partial(queries.rows, where=where, top=self._top())
@@ -243,8 +260,8 @@ class QueryPart(Part):
     def _top(self) -> Top | None:
         if self.order is None or self.limit is None:
             return None
-        if by_time := _BY_TIME.fullmatch(self.order):
-            return Top("time", self.limit, lowest=by_time[1] == "asc")
+        if by_column := _BY_COLUMN.fullmatch(self.order):  # of rows by time, or of a text
+            return Top(by_column[1], self.limit, lowest=by_column[2] == "asc")
         m = _ORDER.fullmatch(self.order)
         if m is None:
             return None

@@ -50,7 +50,7 @@ def check_spec(spec: RunSpec, place: str) -> None:
             world = spec.world_at()
         expect_room_for(world, target, schema)
         _check_times(spec, target, world)
-        _check_load(spec, world, schema)
+        _check_load(spec, world, target, schema)
         if spec.drive.processes > world.spec.streams:
             text = f"{spec.drive.processes} processes cannot share {world.spec.streams} streams; raise world.streams"
             raise UserMistake(f"drive.processes: {text}{_SCALE if world.spec.streams == world.spec.scale else ''}")
@@ -170,7 +170,7 @@ def _check_times(spec: RunSpec, target: Target, world: World) -> None:
             raise UserMistake(f"world.{key}: {text}")
 
 
-def _check_load(spec: RunSpec, world: World, schema: Schema) -> None:
+def _check_load(spec: RunSpec, world: World, target: Target, schema: Schema) -> None:
     if not spec.load.window:
         raise UserMistake("load.window: must be above 0; queries need something to find")
     if spec.load.duration is not None and (spec.queries or world.is_irregular):
@@ -190,7 +190,7 @@ def _check_load(spec: RunSpec, world: World, schema: Schema) -> None:
     for op in spec.queries:
         asked = queries.make(op.query or "", world, loaded, spec.world.seed, 0)
         if isinstance(asked, Text):
-            with naming(f"query.{op.query}: ", Unsupported):
+            with naming(f"query.{op.query}: {target.name}: ", Unsupported):
                 schema.compile(asked)
 
 

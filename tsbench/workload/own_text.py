@@ -31,6 +31,7 @@ _WORD, _WORD_BESIDE_BRACKETS = (
 """Words of a text; the second one where brackets quote a name, as in some databases."""
 _MAY_BRACKET = frozenset({"sql", "sqlite"})
 """Languages in which brackets may quote a name."""
+_LIMITED = re.compile(r"\blimit\s+\d+\s*;?\s*\Z", re.IGNORECASE)
 _WRITES = frozenset("insert update delete merge into drop alter create truncate grant revoke copy".split())  # noqa: SIM905
 _READS = ("select", "with", "from", "values")
 _FLUX_IMPORT = re.compile(r'import\s+(?:\w+\s+)?"([^"]*)"')
@@ -46,6 +47,11 @@ GOLD_ENGINE = "duckdb"
 """The package that answers `gold`."""
 KINDS = ("time", "text", "int", "float", "bool")
 """Kinds of an answer's columns."""
+
+
+def is_limited(text: str) -> bool:
+    """Return whether a text in SQL ends with a limit on its rows."""
+    return _LIMITED.search(text) is not None
 
 
 def parameters(text: str) -> list[str]:

@@ -65,11 +65,12 @@ def own_text(
     texts: tuple[tuple[str, str], ...],
     gold: str,
     halves: tuple[tuple[str, str], ...] = (),
+    top: Top | None = None,
 ) -> Query:
     """Return a query in a user's own words."""
     keys = () if pick.keys is None else ((pick.measurement.key or "", pick.keys),)
     values = (*keys, *((one.tag, one.values) for one in pick.tagged))
-    return Text(pick.measurement, answer, texts, gold, pick.window, values, halves)
+    return Text(pick.measurement, answer, texts, gold, pick.window, values, halves, top)
 
 
 QUERIES: dict[str, QueryKind] = {

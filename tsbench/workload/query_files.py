@@ -217,7 +217,8 @@ def _own_text_of(of: Measurement, content: Mapping[str, Any]) -> dict[str, Any]:
     halves = tuple(map(tuple, content.get("halves", ())))
     if any(how not in {"sum", "min", "max"} or name not in dict(answer) for name, how in halves):
         raise ValueError("halves has columns of the answer, each with sum, min or max")
-    return {"answer": answer, "texts": texts, "values": values, "halves": halves}
+    top = None if content["top"] is None else _top_of([*dict(answer)], **content["top"])
+    return {"answer": answer, "texts": texts, "values": values, "halves": halves, "top": top}
 
 
 def _tagged_of(of: Measurement, tag: Any, values: Any) -> Tagged:
