@@ -434,6 +434,8 @@ def _unshown(
     if len(here) == 1:
         alone = len({side.name for side in sides}) == 1
         unshown.append("there is nothing to compare with; add a second target" if alone else "no other run counts")
+    if early := [side.name for side in here if any(cell.ended_early for cell in side.runs)]:
+        unshown.append(f"{names_of(early)} wrote every point before the time was over; load less of the data")
     if few:
         each = "it" if len(here) == 1 else "each side"
         number = "once" if runs == 1 else f"{runs} times"

@@ -17,6 +17,7 @@ from tsbench.results.manifest import Manifest, check_same_world
 from tsbench.results.reading import damaged, parse_toml, read_bytes
 from tsbench.results.rundir import COMPLETE, SERVER_DIED, RunDir, Status, find_runs
 from tsbench.results.summary import GateResult, SetSummary, Summary, Validity
+from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -54,6 +55,11 @@ class AskedLoad(Part):
 
     loop: Literal["open", "closed"] | None = None
     users: Count | None = None
+    duration: Count | None = None
+    """Length of the measured window in ns; with steps, of each that has none of its own."""
+    window: Count | None = None
+    """Time whose points are written, in ns, if the scenario says it."""
+    steps: tuple[Any, ...] = ()
 
 
 class AskedTarget(Part):
@@ -143,6 +149,17 @@ class Cell:
         """
         start_s, end_s = self.window or (0.0, 0.0)
         return (second >= -ROUNDED_S) & (second <= end_s - start_s - 1 + ROUNDED_S)
+
+    @property
+    def ended_early(self) -> str:
+        """Sentence on a run that wrote every recorded point before its time was over; "" of others."""
+        drive, measured = self.asked.drive, self.summary.measured
+        asked_s = 0 if drive.window or drive.steps else (drive.duration or 0) / NS_PER_S
+        if self.status.state != COMPLETE or measured is None or measured.write is None:
+            return ""
+        if (took_s := measured.window.duration_s) > asked_s - 1:
+            return ""
+        return f"every point was written after {took_s:g} s of {asked_s:g} s; load less of the data to measure longer"
 
     @property
     def overload(self) -> Overload | None:

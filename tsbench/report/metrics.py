@@ -295,6 +295,7 @@ def remarks(cell: Cell) -> list[str]:
         runs = reused.wrote[0] if len(reused.wrote) == 1 else f"{len(reused.wrote)} runs"
         wrote = f" and what {runs} wrote" if reused.wrote else ""
         texts.append(f"it began with {reused.points:,} points: the load of {reused.loaded_by}{wrote}")
+    texts += [cell.ended_early] if cell.ended_early else []
     texts += [event.sentence for event in cell.summary.events]
     if cell.summary.measured is not None and (drifts := cell.summary.measured.time_drifts):
         named = ", ".join(f"{op} {format_factor(factor)}" for op, factor in sorted(drifts.items()))
