@@ -189,7 +189,7 @@ def test_times_are_known_by_what_they_are_and_a_key_that_is_not_is_asked_for(
     )
     assert main(["check", str(tmp_path / "werte.csv")]) == 0
     made = capsys.readouterr()
-    says(made.out, 'time = "Zeit"', "tags = {  }")
+    says(made.out, 'time = "Zeit"', "tags = {}", 'name = "rows-of-one"', 'name = "by-time"')
     says(made.err, "all rows are taken for one series; if a column names it, say --key COLUMN, one of Anlage")
     assert main(["check", str(tmp_path / "werte.csv"), "--key", "Anlage"]) == 0
     made = capsys.readouterr()
@@ -198,6 +198,21 @@ def test_times_are_known_by_what_they_are_and_a_key_that_is_not_is_asked_for(
     (tmp_path / "none.csv").write_text("a;b\nx1;y1\nx2;y2\n")
     assert main(["check", str(tmp_path / "none.csv")]) == 2
     says(complaint(capsys.readouterr().err), "no column looks like a time; say --time COLUMN")
+
+
+def test_a_key_is_proposed_that_each_row_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "when,SensorID,flag,temp\n"
+    text += "".join(f"2026-05-01T00:{n // 3:02}:00Z,{n % 3},{'' if n % 7 else 'Y'},{n}.5\n" for n in range(180))
+    (tmp_path / "rows.csv").write_text(text)
+    assert main(["check", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "own.toml")]) == 0
+    says((tmp_path / "own.toml").read_text(), 'tags = { SensorID = "SensorID" }')
+    assert main(["check", str(tmp_path / "own.toml")]) == 0
+    says(capsys.readouterr().out, "rows: 180 points of 3 series")
+    assert main(["check", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "devops.toml")]) == 2
+    says(complaint(capsys.readouterr().err), "devops.toml: 'devops' is a built-in use case; give another name")
+    (tmp_path / "rows.csv").write_bytes(text.replace("temp", "W\u00e4rme").encode("cp1252"))
+    assert main(["check", str(tmp_path / "rows.csv")]) == 2
+    says(complaint(capsys.readouterr().err), "rows.csv: line 1: is no UTF-8; convert the file, such as by iconv")
 
 
 def test_files_whose_rows_have_no_time_in_one_column_are_named_with_a_cure(

@@ -90,7 +90,7 @@ def _propose(
     require("polars", "files")
     from tsbench.scenario.learning import mapped
     from tsbench.scenario.recorded_files import is_lines, measurements_and_tags
-    from tsbench.scenario.recording import SERIES, TIME, read, recording
+    from tsbench.scenario.recording import SERIES, TIME, may_name_series, read, recording
 
     expect_writable(out, force=force)
     if is_lines(file) and key is None:
@@ -115,9 +115,8 @@ def _propose(
     if left_out := [name for name in frame.columns if name not in named]:
         hint = f"tsbench: left out, for lack of numbers, texts or booleans: {', '.join(left_out)}"
         stderr.print(shortened(hint, _MOST_HINT), markup=False, highlight=False, soft_wrap=True)
-    texts = [name for name, dtype in frame.schema.items() if str(dtype) == "String" and name not in known_columns]
-    if texts and not given[0].keys:
-        one_of = f"if a column names it, say --key COLUMN, one of {', '.join(texts)}"
+    if (names := [name for name in may_name_series(frame) if name not in known_columns]) and not given[0].keys:
+        one_of = f"if a column names it, say --key COLUMN, one of {', '.join(names)}"
         hint = f"tsbench: all rows are taken for one series; {one_of}"
         stderr.print(shortened(hint, _MOST_HINT), markup=False, highlight=False, soft_wrap=True)
     if out is None:

@@ -143,10 +143,14 @@ def expect_writable(out: Path | None, *, force: bool) -> None:
     Raises
     ------
     UserMistake
-        If it is no .toml file, or exists (unless `force`).
+        If it is no .toml file, has a built-in one's name, or exists (unless `force`).
     """
+    from tsbench.workload.world import BUILT_IN
+
     if out is not None and out.suffix != ".toml":
         raise UserMistake(f"--out {out}: a use case is a .toml file")
+    if out is not None and out.stem in BUILT_IN:
+        raise UserMistake(f"--out {out}: '{out.stem}' is a built-in use case; give another name")
     if out is not None and out.exists() and not force:
         raise UserMistake(f"--out {out} exists; give another name, or --force")
 

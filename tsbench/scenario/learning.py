@@ -219,8 +219,6 @@ def _mapping(
         "[recording.fields]",
         *(f"{own} = {_toml(column)}" for own, column in fields.items()),
     ]
-    if not tags:
-        return lines, []
     interval_ns, _, _ = _rhythm([np.diff(part[TIME].to_numpy()) for part in parts])
     of_name = measurement if of.measurement else ""
     span_ns = cast("int", frame[TIME].max()) - cast("int", frame[TIME].min())
@@ -230,7 +228,7 @@ def _mapping(
 def _toml(value: Any) -> str:
     """Return a text, boolean, list or table as TOML."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }" if value else "{}"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
     return _quoted(value) if isinstance(value, str) else str(value).lower()
@@ -250,7 +248,7 @@ def _queries(
     *,
     has_newest: bool,
 ) -> list[str]:
-    """Return the lines of three queries, to begin with: a series' rows, newest rows, and aggregates by a tag.
+    """Return the lines of three queries, to begin with: a series' rows, newest rows, and aggregates by time and tag.
 
     `of` is the measurement that they name, if there may be others; `labelled` has the fields to ask for, and whether
     they are texts or booleans. `has_newest` says that these are in all points, so that newest rows have them. Windows
@@ -260,15 +258,16 @@ def _queries(
     numbers = [name for name in names if not labelled[name]]
     window_ns = _usual(interval_ns * 120, span_ns // 3)
     window, bucket = map(format_exact_duration, (window_ns, _usual(interval_ns * 12, window_ns // 5)))
-    by = tags[1] if len(tags) > 1 else tags[0]
+    by = [*tags[1:2], *tags[:1]][:1]
+    by_tag = {"by": by} if by else {}
     aggregates = [f"{how}({names[0]})" for how in (("mean", "max") if numbers else ("count",))]
     asked: list[tuple[str, dict[str, Any]]] = [
         ("rows-of-one", {"select": names, "window": window, **({"series": 1} if series > 1 else {})}),
-        (f"by-{by}", {"select": aggregates, "by": [by], "bucket": bucket, "window": window}),
+        (f"by-{by[0] if by else 'time'}", {"select": aggregates, **by_tag, "bucket": bucket, "window": window}),
     ]
     if has_newest:
         asked.insert(1, ("newest-of-all", {"select": names, "newest": True}))
-    elif numbers:  # the newest row of a series may lack them
+    elif numbers and tags:  # the newest row of a series may lack them
         last = [f"last({name})" for name in numbers]
         asked.insert(1, ("last-of-each", {"select": last, "by": [tags[0]], "window": window}))
     return [

@@ -192,7 +192,10 @@ def _frame(path: Path, rows: list[dict[str, Any]]) -> pl.DataFrame:
 def _csv(path: Path) -> Iterator[pl.DataFrame]:
     with _opened(path) as file:
         head = file.readline(1_000_000)
-    line = head.decode("utf-8-sig", errors="replace").rstrip("\r\n")
+    try:
+        line = head.decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise _not_unicode(path, 1) from None
     if not line.strip():
         raise UserMistake(f"{path}: has no rows, or an empty first line")
     if line.startswith(("#group", "#datatype", "#default")):
@@ -219,13 +222,18 @@ def _csv(path: Path) -> Iterator[pl.DataFrame]:
                 yield frame.with_columns(pl.all().str.strip_chars())
         except pa.ArrowInvalid as error:
             if "invalid UTF8" in str(error):
-                raise UserMistake(f"{path}: line {_first_odd_line(path):,}: is no UTF-8; convert the file") from None
+                raise _not_unicode(path, _first_odd_line(path)) from None
             if "Empty CSV file" in str(error):
                 return
             if "straddl" in str(error):
                 raise UserMistake(f"{path}: a row is longer than {_BLOCK:,} bytes: is this CSV?") from None
             said = one_line(error).removeprefix("CSV parse error: ").replace("Row #", "line ", 1)
             raise UserMistake(f"{path}: {said[:200]}") from None
+
+
+def _not_unicode(path: Path, line: int) -> UserMistake:
+    cure = "convert the file, such as by iconv -f WINDOWS-1252 -t UTF-8"
+    return UserMistake(f"{path}: line {line:,}: is no UTF-8; {cure}")
 
 
 def _first_odd_line(path: Path) -> int:

@@ -26,7 +26,7 @@ _THINGS = (
     "id|no|nr|number|dev|device|sensor|channel|symbol|host|machine|meter|station|node|unit|serial|asset|vehicle|truck"
     "|pump|probe|tag"
 )
-_IDLIKE = re.compile(rf"(?:.*[_ ])?(?:{_THINGS})(?:[_ ]?(?:id|no|nr|name))?", re.IGNORECASE)
+_IDLIKE = re.compile(rf"(?:.*[_ .-])?(?:{_THINGS})(?:[_ .-]?(?:id|no|nr|name))?", re.IGNORECASE)
 _MAY_DOUBLE = 0.01
 """Share of rows that may have the time of another one of their series."""
 _STEADY = 0.995
@@ -215,24 +215,28 @@ def _key_columns(frame: pl.DataFrame, names: Sequence[str]) -> list[str]:
 
     A column with the name of a thing goes first, then the one with the fewest values whose series have each time once.
     """
-    known = {
-        name: frame[name].n_unique() for name in names if frame[name].dtype == pl.String or _is_number(frame, name)
-    }
-    candidates = sorted((name for name in known if 1 < known[name] < len(frame) / 2), key=lambda name: known[name])
-    candidates.sort(key=lambda name: not _IDLIKE.fullmatch(name.strip()))
-    whole = _doubled(frame, []) <= _MAY_DOUBLE
+    some = [
+        name for name in may_name_series(frame.select(names)) if frame[name].dtype == pl.String or _names_thing(name)
+    ]
+    candidates = sorted(some, key=lambda name: (not _names_thing(name), frame[name].n_unique()))
+    is_one = _doubled(frame, []) <= _MAY_DOUBLE
     for name in candidates:
-        if (not whole or _IDLIKE.fullmatch(name.strip())) and _doubled(frame, [name]) <= _MAY_DOUBLE:
+        if (not is_one or _names_thing(name)) and _doubled(frame, [name]) <= _MAY_DOUBLE:
             return [name]
-    if whole:
+    if is_one:
         return []
     pairs = ([*pair] for pair in combinations(candidates, 2))
     return next((pair for pair in pairs if _doubled(frame, pair) <= _MAY_DOUBLE), candidates[-1:])
 
 
-def _is_number(frame: pl.DataFrame, name: str) -> bool:
-    """Return whether a column has whole numbers and the name of a thing."""
-    return frame[name].dtype.is_integer() and _IDLIKE.fullmatch(name.strip()) is not None
+def may_name_series(frame: pl.DataFrame) -> list[str]:
+    """Return the columns of texts or whole numbers that each row has, and several rows the same of."""
+    kinds = [name for name, dtype in frame.schema.items() if dtype == pl.String or dtype.is_integer()]
+    return [name for name in kinds if not frame[name].null_count() and 1 < frame[name].n_unique() < len(frame) / 2]
+
+
+def _names_thing(name: str) -> bool:
+    return _IDLIKE.fullmatch(name.strip()) is not None or name.endswith(("ID", "Id"))
 
 
 def _doubled(frame: pl.DataFrame, names: list[str]) -> float:
