@@ -660,6 +660,7 @@ def test_a_mistake_in_a_text_is_one_line_with_key_and_cure(old: str, new: str, w
         ("text.sql", "text.duckdb2", "text.duckdb2"),
         (FASTEST, 'text.questdb2 = """\nSELECT t.site', "text.questdb2"),
         ("text.sql = ", "text.postgres = ", "query.site-minutes: sqlite: it has no text.sqlite or text.sql"),
+        ("WHERE site = :site ", "", "query.site-minutes.gold: has no :site, by which its text chooses rows"),
         (GOLD, GOLD + "limit = 3\n", "order: is missing; the first rows of a text have both"),
         (GOLD, GOLD + 'limit = 3\norder = "site"\n', "order: 'site' is no column of answer with asc or"),
         (GOLD, GOLD + 'limit = 3\norder = "hot asc"\n', "order: 'hot asc' is no column of answer with"),

@@ -406,6 +406,9 @@ def _expect_reads(place: str, query: QueryPart, key: str) -> None:
         except ValueError as error:
             at = language if language == "gold" else f"text.{language}"
             raise ValueError(f"{place}.{at}: {error}") from None
+    asked = {name for text in query.text.values() for name in own_text.parameters(text)} & {*known[2:]}
+    if query.gold and (missing := sorted(asked.difference(own_text.parameters(query.gold)))):
+        raise ValueError(f"{place}.gold: has no :{missing[0]}, by which its text chooses rows")
 
 
 def _expect_tags(
