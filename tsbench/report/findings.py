@@ -19,7 +19,7 @@ from tsbench.text import joined
 from tsbench.units import format_count, format_duration, format_duration_range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from tsbench.report.sides import Side
 
@@ -166,18 +166,19 @@ def compare(sides: Sequence[Side], loop: str, unshown: list[str], of_rules: Sequ
         if len(has) > 1:
             chosen.append((rule, has))
     if limited and any(rule in SPEED for rule in of_rules):
-        unshown.append(f"the {CLIENT} limited the rate of {names_of(limited)}; {_more_load(limited.values())}")
+        unshown.append(f"the {CLIENT} limited the rate of {names_of(limited)}; {_more_load([*limited.values()])}")
     for names, metrics in lacking.items():
         are = "is" if len(metrics) == 1 else "are"
         unshown.append(f"{joined(metrics)} of {names_of(names)} {are} not measured")
     return _found(chosen)
 
 
-def _more_load(limited: Iterable[Side]) -> str:
+def _more_load(limited: Collection[Side]) -> str:
     """Return what would show how much sides can take whose rate the load generator limited."""
+    they = "it" if len(limited) == 1 else "they"
     runs = [cell.summary for side in limited for cell in side.runs]
     few = bool(runs) and all(has_few_users(run.users or 0, run.processes or 1) for run in runs)
-    return f"more {'users' if few else 'processes or machines'} would show how much it can take"
+    return f"more {'users' if few else 'processes or machines'} would show how much {they} can take"
 
 
 def _asked_differently(sides: Sequence[Side]) -> bool:
