@@ -196,6 +196,16 @@ def test_gold_joins_measurements(
     answers = cell["answers"]
     assert answers["by_kind"]["hot-alarms"] > 20
     assert (answers["wrong"] > 10) == wrong, capsys.readouterr().out
+    kept = path.parent / "sqlite" / "wrong.jsonl"
+    assert kept.exists() == wrong
+    if wrong:  # the first wrong one, asked again of data that are loaded again
+        says(answers["first_wrong"]["statement"], "FROM alarm", "\n-- (")
+        again = ["--endpoint", f"sqlite:///{tmp_path}/again.db"]
+        assert (
+            main(["load", "sqlite", "--scenario", str(tmp_path / "s.toml"), *again, "--out", str(tmp_path / "r")]) == 0
+        )
+        assert main(["validate", "sqlite", str(kept), *again]) == 1
+        says(capsys.readouterr().out, "sqlite wal: 0 of 1 answers are right", answers["first_wrong"]["query"])
 
 
 @pytest.mark.nightly

@@ -31,6 +31,7 @@ from tsbench.results.reading import open_file, read_lines
 from tsbench.targets.base import Unsupported
 from tsbench.text import shortened
 from tsbench.workload import queries
+from tsbench.workload.query_files import is_kept, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -91,6 +92,8 @@ class Answers:
     known_differences: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Of kinds that are known to differ: the number of such answers, the reason, and the first one."""
     first_wrong: dict[str, str] | None = None
+    wrong_queries: dict[str, Query] = field(default_factory=dict)
+    """The first query of each kind with a wrong answer."""
     stored: Differences = field(default_factory=Differences)
     differences: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Number of answers with a difference of each kind, and the first of them; rows read back are in `stored`."""
@@ -226,12 +229,14 @@ class Answers:
         self.by_kind[kind] = self.by_kind.get(kind, 0) + 1
         if difference is None:
             return
-        example = {"kind": kind, "query": str(query), "difference": difference.text}
+        example = {"kind": kind, "query": said_of(kind, query), "difference": difference.text}
         if kind in self.known and difference.kind in _OF_ROWS:
             start = {"count": 0, "reason": self.known[kind], "first": example}
             self.known_differences.setdefault(kind, start)["count"] += 1
             return
         self.wrong += 1
+        if not isinstance(query, str) and kind != READ_BACK:
+            self.wrong_queries.setdefault(kind, query)
         for one in (difference, *difference.also) if kind != READ_BACK else ():
             first = {**example, "difference": one.text}
             self.differences.setdefault(one.kind, {"count": 0, "first": first})["count"] += 1
@@ -291,6 +296,11 @@ class Answers:
             **({"expired": self.expired} if self.expired else {}),
             "stored_differences": self.stored.summary(),
         }
+
+
+def said_of(kind: str, query: Query | str) -> str:
+    """Return a query as a line of a file of queries, or in words."""
+    return line_of(kind, query).decode().strip() if not isinstance(query, str) and is_kept(query) else str(query)
 
 
 def given_answers(

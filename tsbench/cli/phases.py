@@ -376,8 +376,8 @@ def _judged(file: str, verdicts: Sequence[Validated], unproven: Sequence[Agreeme
 
 def _say_verdict(validated: Validated, asked: Sequence[Asked]) -> None:
     """Print how many answers of a database are right, and the first that is not."""
+    from tsbench.check.answers import said_of
     from tsbench.check.comparison import ROWS
-    from tsbench.workload.query_files import line_of
 
     name, answers = validated.name, validated.answers
     if answers.checked or not answers.unchecked:
@@ -392,12 +392,12 @@ def _say_verdict(validated: Validated, asked: Sequence[Asked]) -> None:
         say(f"{name}: {kind}: {answers.unsteady.get(kind, good)}")
     if answers.first_wrong is None:
         return
-    first = next(one for one in asked if str(one.query) == answers.first_wrong["query"])
+    first = next(one for one in asked if said_of(one.kind, one.query) == answers.first_wrong["query"])
     difference, _, sides = answers.first_wrong["difference"].partition(ROWS)
     say(f"first difference, query {first.number + 1}: {difference}")
     for side, row in zip(("answer:   ", "expected: "), sides.removesuffix(")").split(", expected "), strict=False):
         say(f"{side}{row}")
-    say(line_of(first.kind, first.query).decode().strip())
+    say(answers.first_wrong["query"])
 
 
 def _kept_places(

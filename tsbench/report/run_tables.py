@@ -267,7 +267,12 @@ def _wrong_answers(cell: Cell) -> Iterable[Table]:
     if answers is None:
         return
     wrong = answers.first_wrong.model_dump() if answers.first_wrong is not None else {}
-    yield Table("First answer that differs", [(key, Mark(text, "pre")) for key, text in wrong.items()], wide=True)
+    if wrong and cell.run.has("wrong.jsonl"):
+        target, place = cell.summary.target, f"{cell.run.path.parent.name}/{cell.run.path.name}/wrong.jsonl"
+        words = (f"load {target} --scenario SCENARIO", f"validate {target} {place}")
+        wrong["to ask again"] = "\n".join(f"tsbench {one} --endpoint URL" for one in words)
+    marked: TableRows = [(key, Mark(text, "pre")) for key, text in wrong.items() if text]
+    yield Table("First answer that differs", marked, wide=True)
     differences: TableRows = [
         (kind, text_of(one.count), f"first: {one.first.kind}: {one.first.difference}")
         for kind, one in answers.differences.items()

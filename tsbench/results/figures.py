@@ -328,8 +328,11 @@ class FirstDifference(Part):
     """The first answer of a kind of query with a difference."""
 
     kind: Text
-    query: Text
+    statement: Text = ""
+    """What the database was asked, with the parameters, if that is known."""
     difference: Text
+    query: Text
+    """The query as a line of a file of queries."""
 
 
 class AnswersThatDiffer(Part):

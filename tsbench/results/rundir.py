@@ -22,6 +22,7 @@ Layout of a result set (`results/20261120-101500-quickstart/`):
         sar.data sar.parquet       sysstat's binary file and what is in it, also of other hosts, see SAR_COLUMNS
         validate.json audit.json   the checks and their results
         unproven.jsonl             answers without gold, which those of other databases are compared with
+        wrong.jsonl                the first query of each kind with a wrong answer, as a file of queries
         locust.log server.log
         errors.log                 tracebacks of unexpected errors, if there were any
         summary.json               the figures, their validity and the gates (results.summary.Summary)

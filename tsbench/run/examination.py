@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -35,6 +35,7 @@ from tsbench.targets.session import MEANT
 from tsbench.text import concealed
 from tsbench.units import format_now
 from tsbench.workload import WORLD_VERSION, queries
+from tsbench.workload.query_files import head_line, is_kept, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from tsbench.targets.base import Plan, Schema, Session, Statement
     from tsbench.targets.target import Target
 
+WRONG = "wrong.jsonl"
+"""The file of a run with queries whose answers were wrong."""
 T = TypeVar("T")
 P = ParamSpec("P")
 SAMPLE, LOCATING = 50_000, 2_000_000
@@ -266,7 +269,22 @@ def _compare(subject: _Subject, progress: Progress) -> tuple[Answers, int]:
     answers.compare(gold, lambda query: server.ask(_rows_of, query))
     if answers.unproven:
         write_unproven(run / UNPROVEN, answers.unproven)
+    if answers.wrong_queries:
+        _write_wrong(subject, answers)
     return answers, len(chosen)
+
+
+def _write_wrong(subject: _Subject, answers: Answers) -> None:
+    """Write the first query of each kind with a wrong answer into a file, and say what the database was asked."""
+    keys = subject.spec.world.model_dump(mode="json", by_alias=True, exclude_none=True)
+    with (subject.run / WRONG).open("wb") as file:
+        file.write(head_line(keys, subject.spec.load.window))
+        file.writelines(line_of(kind, query) for kind, query in answers.wrong_queries.items() if is_kept(query))
+    if (first := answers.first_wrong) is None or first["kind"] not in answers.wrong_queries:
+        return
+    with suppress(Unsupported):
+        statement = subject.server.schema.compile(answers.wrong_queries[first["kind"]])
+        first["statement"] = statement.text + (f"\n-- {statement.params}" if statement.params else "")
 
 
 def _read_back(

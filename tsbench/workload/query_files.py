@@ -99,6 +99,11 @@ def in_turn(kinds: Sequence[str], count: int, world: World, loaded: Window, seed
         yield kind, queries.make(kind, world, loaded, seed, number // len(kinds))
 
 
+def is_kept(query: Query) -> bool:
+    """Return whether files have such queries; others are those of the checks."""
+    return isinstance(query, _KINDS)
+
+
 def line_of(kind: str, query: Query) -> bytes:
     """Return the line of a query."""
     name = type(query).__name__
