@@ -38,9 +38,10 @@ POSTGRES: Panels = [
     ("Data centers", "SELECT datacenter, count(*) FROM cpu WHERE $__timeFilter(time) AND region = ${region:sqlstring} GROUP BY 1"),
     ("Old form", "SELECT avg(usage_guest) FROM cpu WHERE $__timeFilter(time) AND region IN ([[region]])"),
     ("Disk", "SELECT hostname, max(used) FROM disk WHERE $__timeFilter(time) GROUP BY 1 HAVING max(used) > 0"),
-    ("Epoch", "SELECT $__timeEpoch(time), usage_user FROM cpu"),
+    ("Epoch", "SELECT $__timeEpoch(time), usage_user FROM cpu WHERE $__timeFilter(time) AND hostname = '$host'"),
     ("Other table", "SELECT count(*) FROM orders WHERE $__timeFilter(created)"),
     ("Delete", "DELETE FROM cpu"),
+    ("Ever", "SELECT hostname, count(*) FROM cpu GROUP BY 1"),
 ]  # fmt: skip
 MYSQL: Panels = [  # MariaDB rounds the mean of integers to four digits
     *((title, text.replace("public.", "").replace("avg(usage", "avg(0e0 + usage")) for title, text in POSTGRES if title != "Fill"),
@@ -158,8 +159,8 @@ def resource(panels: Panels, key: str, source: str) -> dict[str, Any]:
 
 
 DASHBOARDS = {
-    "postgres": (current(POSTGRES, "rawSql", "grafana-postgresql-datasource"), POSTGRES, {"Epoch": "$__timeEpoch was not understood", "Other table": "orders", "Delete": "it begins with DELETE"}),
-    "mysql": (older(MYSQL, "rawSql"), MYSQL, {"Epoch": "$__timeEpoch was not understood", "Other table": "orders", "Delete": "it begins with DELETE"}),
+    "postgres": (current(POSTGRES, "rawSql", "grafana-postgresql-datasource"), POSTGRES, {"Other table": "orders", "Delete": "it begins with DELETE", "Ever": "it has no condition on the time"}),
+    "mysql": (older(MYSQL, "rawSql"), MYSQL, {"Other table": "orders", "Delete": "it begins with DELETE", "Ever": "it has no condition on the time"}),
     "influxql": (older(INFLUXQL, "query"), INFLUXQL, {"Nameless": "has no name", "Unknown variable": "$unheard was not understood", "Show": "it is no SELECT"}),
     "promql": (resource(PROMQL, "expr", "prometheus"), PROMQL, {"Other metric": "no metric of the use case", "Unknown variable": "$job was not understood", "Node": "no metric of the use case"}),
     "flux": ({"kind": "Dashboard", "spec": current(FLUX, "query", "influxdb")}, FLUX, {"Odd": "v.points was not understood"}),

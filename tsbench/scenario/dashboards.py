@@ -369,6 +369,7 @@ def _of_sql(asked: _Asked, known: Known) -> tuple[str, str, list[tuple[str, str]
 
     text = re.sub(r"\$__timeGroup(Alias)?\(\s*([\w.\"]+)\s*,\s*([^,)]+)(?:,[^)]*)?\)", bucket, text)
     text = re.sub(r"\$__time\(\s*([\w.\"]+)\s*\)", r"\1 AS time", text)
+    text = re.sub(r"\$__timeEpoch\(\s*([\w.\"]+)\s*\)", ":bucket(\\1, 1s) AS time", text)
     bounds = r"\$__timeFilter\(\s*([\w.\"]+)\s*\)"
     gold = re.sub(bounds, "TRUE", text)
     text = re.sub(bounds, r"(\1 >= :start AND \1 < :end)", text)
@@ -380,6 +381,8 @@ def _of_sql(asked: _Asked, known: Known) -> tuple[str, str, list[tuple[str, str]
     if asked.missing:
         return text, "", []
     expect_read("sql", text, ["start", "end", *known.tags])
+    if not {"start", "end"} & {*parameters(text)}:
+        raise ValueError("it has no condition on the time, such as $__timeFilter(time)")
     columns = known.columns(gold)
     for layout in known.layouts if known.tags else ():
         tags = ", ".join(f't."{tag}"' for tag in known.tags)
