@@ -235,7 +235,7 @@ class Answers:
             self.known_differences.setdefault(kind, start)["count"] += 1
             return
         self.wrong += 1
-        if not isinstance(query, str) and kind != READ_BACK:
+        if is_kept(query):
             self.wrong_queries.setdefault(kind, query)
         for one in (difference, *difference.also) if kind != READ_BACK else ():
             first = {**example, "difference": one.text}
@@ -300,7 +300,7 @@ class Answers:
 
 def said_of(kind: str, query: Query | str) -> str:
     """Return a query as a line of a file of queries, or in words."""
-    return line_of(kind, query).decode().strip() if not isinstance(query, str) and is_kept(query) else str(query)
+    return line_of(kind, query).decode().strip() if is_kept(query) else str(query)
 
 
 def given_answers(

@@ -8,6 +8,7 @@ from tsbench.report.evidence import evidence
 from tsbench.report.metrics import METRICS, MISSING, believable, first_ops, page_caches, part_of, text_of
 from tsbench.report.tables import Mark, Table
 from tsbench.results.figures import EVENT_HEADS
+from tsbench.results.rundir import WRONG
 from tsbench.results.summary import PHASES
 from tsbench.units import format_duration
 
@@ -267,8 +268,8 @@ def _wrong_answers(cell: Cell) -> Iterable[Table]:
     if answers is None:
         return
     wrong = answers.first_wrong.model_dump() if answers.first_wrong is not None else {}
-    if wrong and cell.run.has("wrong.jsonl"):
-        target, place = cell.summary.target, f"{cell.run.path.parent.name}/{cell.run.path.name}/wrong.jsonl"
+    if wrong and cell.run.has(WRONG):
+        target, place = cell.summary.target, f"{cell.run.path.parent.name}/{cell.run.path.name}/{WRONG}"
         words = (f"load {target} --scenario SCENARIO", f"validate {target} {place}")
         wrong["to ask again"] = "\n".join(f"tsbench {one} --endpoint URL" for one in words)
     marked: TableRows = [(key, Mark(text, "pre")) for key, text in wrong.items() if text]

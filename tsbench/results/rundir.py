@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 FORMAT: Literal[3] = 3
 """The number of this layout and of the shape of its files; results of another one are refused."""
 
+WRONG = "wrong.jsonl"
+"""The file of a run with queries whose answers were wrong."""
 COMPLETE, SERVER_DIED = "complete", "server died"
 """States of runs whose results are whole; of the second one they end at the server's death, so that it is resumed."""
 

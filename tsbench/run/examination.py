@@ -7,6 +7,7 @@ import json
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -26,6 +27,7 @@ from tsbench.results.ledger import writes_of
 from tsbench.results.manifest import Manifest, check_world
 from tsbench.results.process import TIMES
 from tsbench.results.reading import files_of
+from tsbench.results.rundir import WRONG
 from tsbench.run.assessment import Findings
 from tsbench.run.measurement import recorded
 from tsbench.run.processes import Processes
@@ -35,7 +37,7 @@ from tsbench.targets.session import MEANT
 from tsbench.text import concealed
 from tsbench.units import format_now
 from tsbench.workload import WORLD_VERSION, queries
-from tsbench.workload.query_files import head_line, is_kept, line_of
+from tsbench.workload.query_files import head_line, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,8 +51,6 @@ if TYPE_CHECKING:
     from tsbench.targets.base import Plan, Schema, Session, Statement
     from tsbench.targets.target import Target
 
-WRONG = "wrong.jsonl"
-"""The file of a run with queries whose answers were wrong."""
 T = TypeVar("T")
 P = ParamSpec("P")
 SAMPLE, LOCATING = 50_000, 2_000_000
@@ -279,7 +279,7 @@ def _write_wrong(subject: _Subject, answers: Answers) -> None:
     keys = subject.spec.world.model_dump(mode="json", by_alias=True, exclude_none=True)
     with (subject.run / WRONG).open("wb") as file:
         file.write(head_line(keys, subject.spec.load.window))
-        file.writelines(line_of(kind, query) for kind, query in answers.wrong_queries.items() if is_kept(query))
+        file.writelines(starmap(line_of, answers.wrong_queries.items()))
     if (first := answers.first_wrong) is None or first["kind"] not in answers.wrong_queries:
         return
     with suppress(Unsupported):

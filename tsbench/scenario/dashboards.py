@@ -338,11 +338,10 @@ _FIRST = re.compile(
 
 def _first_rows(gold: str, columns: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """Return a gold without its limit at the end, and the keys of a query that say it, by one of the columns."""
-    m = _FIRST.search(gold)
-    named = (
-        columns[int(m[1]) - 1 : int(m[1])] if m and m[1].isdigit() else [one for one in columns if m and one == m[1]]
-    )
-    if m is None or not named:
+    if (m := _FIRST.search(gold)) is None:
+        return gold, {}
+    named = columns[int(m[1]) - 1 : int(m[1])] if m[1].isdigit() else [one for one in columns if one == m[1]]
+    if not named:
         return gold, {}
     return gold[: m.start()], {"order": f"{named[0]} {(m[2] or 'asc').lower()}", "limit": int(m[3])}
 

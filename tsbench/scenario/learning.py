@@ -258,7 +258,7 @@ def _queries(
     numbers = [name for name in names if not labelled[name]]
     window_ns = _usual(interval_ns * 120, span_ns // 3)
     window, bucket = map(format_exact_duration, (window_ns, _usual(interval_ns * 12, window_ns // 5)))
-    by = [*tags[1:2], *tags[:1]][:1]
+    by = tags[1:2] or tags[:1]
     by_tag = {"by": by} if by else {}
     aggregates = [f"{how}({names[0]})" for how in (("mean", "max") if numbers else ("count",))]
     asked: list[tuple[str, dict[str, Any]]] = [

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import starmap
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 
 import orjson
 
@@ -99,7 +99,7 @@ def in_turn(kinds: Sequence[str], count: int, world: World, loaded: Window, seed
         yield kind, queries.make(kind, world, loaded, seed, number // len(kinds))
 
 
-def is_kept(query: Query) -> bool:
+def is_kept(query: object) -> TypeGuard[Query]:
     """Return whether files have such queries; others are those of the checks."""
     return isinstance(query, _KINDS)
 
