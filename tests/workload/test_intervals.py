@@ -82,7 +82,8 @@ def test_the_answer_key_has_what_was_written_and_what_may_have_been(text: dict[s
     ledger = np.zeros(60, dtype=LEDGER_DTYPE)
     for entry in ledger:
         burst = streams.next(4, WriteMode.MULTI, 1)
-        entry["stream"], entry["block"], entry["offset"], entry["points"] = burst.stream, burst.block, burst.offset, 4
+        entry["stream"], entry["block"], entry["offset"] = burst.streams[0], burst.blocks[0], burst.offsets[0]
+        entry["points"] = 4
         entry["outcome"] = Outcome.OK
     gold = Gold(feed, ledger, keeps_duplicates=True)
     loaded = (

@@ -268,8 +268,8 @@ class RunSpec(Job):
         if not self.op:  # the writes of a bare locustfile are known only when it makes them
             return 10_000 if is_one else 1_000
         sizes = [op.write for op in self.op if op.write is not None]
-        if self.drive.arrivals == "recorded":  # points are written about when they are due
-            return block_points(sizes, 1)
+        if self.drive.arrivals == "recorded" and not (is_one and len(sizes) == 1):
+            return block_points(sizes, 1)  # a block is of one measurement, and of one kind of write
         return block_points(sizes, 4_096 if is_one else 512)
 
     @property

@@ -12,6 +12,7 @@ from tests.drive.support import document
 from tsbench.drive.feed import encoder
 from tsbench.drive.feed.encoder import Burst, EncoderJob, Inbox, WriteStreams, framed
 from tsbench.model import WriteMode
+from tsbench.scenario.parts import Op
 from tsbench.scenario.spec import Scenario
 from tsbench.scenario.validation import schema_of
 from tsbench.targets import registry
@@ -31,10 +32,15 @@ def writes_of(spec: RunSpec, *streams: int) -> WriteStreams:
     return WriteStreams.of(EncoderJob.of(spec, spec.world_at(), schema, streams))
 
 
+def places(burst: Burst) -> list[tuple[int, int, int]]:
+    return list(zip(burst.streams, burst.blocks, burst.offsets, strict=True))
+
+
 @pytest.mark.parametrize("length", [1, 7, 24, 1_000])
 def test_frames_are_whole_however_they_are_cut(length: int) -> None:
     bursts = [
-        Burst(stream, 1, 2, "cpu", ["a"], [("x" * size,)], [1], [size]) for stream, size in enumerate((0, 5, 900))
+        Burst([stream], [1], [2], ["cpu"], ["a"], [("x" * size,)], [1], [size])
+        for stream, size in enumerate((0, 5, 900))
     ]
     sent = b"".join(framed(burst, number, 10 * number) for number, burst in enumerate(bursts))
     inbox = Inbox()
@@ -52,12 +58,12 @@ def test_streams_take_turns_and_a_block_is_cut_in_one_way() -> None:
     streams = writes_of(spec_of(), 0, 2)
     singles = streams.next(1, WriteMode.SINGLE, 100)
     multi = streams.next(4, WriteMode.MULTI, 3)
-    assert (singles.stream, singles.block, singles.offset, len(singles.data)) == (0, 0, 0, 100)
-    assert (multi.stream, multi.block, multi.offset, list(multi.counts)) == (2, 0, 0, [4, 4, 4])
+    assert places(singles) == [(0, 0, row) for row in range(100)]
+    assert places(multi) == [(2, 0, 0), (2, 0, 4), (2, 0, 8)]
+    assert list(multi.counts) == [4, 4, 4]
     rest = streams.next(1, WriteMode.SINGLE, 1_000)
-    assert (rest.stream, rest.block, rest.offset) == (0, 0, 100)
-    assert 100 + len(rest.data) == 2 * 180  # all of stream 0, which is one block
-    assert streams.next(4, WriteMode.MULTI, 3).offset == 12
+    assert places(rest) == [(0, 0, row) for row in range(100, 2 * 180)]  # all of stream 0, which is one block
+    assert places(streams.next(4, WriteMode.MULTI, 3))[0] == (2, 0, 12)
     assert streams.next(1, WriteMode.SINGLE, 10) == Burst()
 
 
@@ -68,15 +74,36 @@ def test_each_burst_is_of_another_stream_and_all_points_come_once(
     monkeypatch.setattr(encoder, "STREAMS_AT_ONCE", at_once)
     streams, seen = writes_of(spec_of(), 0, 1, 2, 3), []
     while (burst := streams.next(4, WriteMode.MULTI, 10)).data:
-        seen.append(burst)
-    assert all(one.stream != other.stream for one, other in pairwise(seen[:12]))
-    assert len({one.stream for one in seen[:12]}) == min(at_once, 4)
-    places = [(one.stream, one.block, one.offset + 4 * i) for one in seen for i in range(len(one.data))]
-    assert len(places) == len({*places}) == sum(len(one.data) for one in seen)
+        seen.append(places(burst))
+    turns = [{stream for stream, _, _ in one} for one in seen[:12]]
+    assert all(len(one) == 1 and one != other for one, other in pairwise(turns))
+    assert len(set.union(*turns)) == min(at_once, 4)
+    every = [place for one in seen for place in one]
+    assert len(every) == len({*every})
     for stream in range(4):
-        ends = [(block, offset) for of, block, offset in places if of == stream]
+        ends = [(block, offset) for of, block, offset in every if of == stream]
         assert ends == sorted(ends)  # in the stream's own order
         assert len(ends) * 4 == 2 * 180
+
+
+def test_writes_of_a_replay_come_in_the_order_of_time() -> None:
+    spec = spec_of().model_copy(update={"op": (Op(write=1),), "block": 64})
+    world, schema = spec.world_at(), schema_of(spec, registry.get("sqlite")).name
+    job = EncoderJob.of(spec, world, schema, range(world.spec.streams))
+    streams, seen = WriteStreams.of(job._replace(by_time=True)), []
+    while (burst := streams.next(1, WriteMode.SINGLE, 10)).data:
+        seen += places(burst)
+    first, last = spec.write_ticks(world)
+    own = {
+        (stream, block, row): int(time_ns)
+        for stream in range(world.spec.streams)
+        for block, batch in enumerate(world.batches(stream, points=64, first_tick=first, last_tick=last))
+        for row, time_ns in enumerate(batch.time_ns)
+    }
+    assert len(own) == len(seen) == len({*seen})
+    times = [own[place] for place in seen]
+    assert times == sorted(times)
+    assert len({block for _, block, _ in seen}) > 2
 
 
 def test_a_burst_ends_at_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tsbench.errors import one_line
@@ -65,13 +66,14 @@ class EncoderJob(NamedTuple):
     first_tick: int
     last_tick: int | None = None
     first_block: int = 0
+    by_time: bool = False
 
     @classmethod
     def of(cls, spec: RunSpec, world: World, schema: str, streams: Sequence[int]) -> EncoderJob:
         """Return that of some streams of a run's world."""
         first, last = spec.write_ticks(world)
-        size, begin = spec.block_points, spec.first_block
-        return cls(spec.target.name, schema, world.spec, tuple(streams), size, first, last, begin)
+        size, begin, by_time = spec.block_points, spec.first_block, spec.drive.arrivals == "recorded"
+        return cls(spec.target.name, schema, world.spec, tuple(streams), size, first, last, begin, by_time)
 
 
 class WantedWrites(NamedTuple):
@@ -84,15 +86,15 @@ class WantedWrites(NamedTuple):
 
 
 class Burst(NamedTuple):
-    """The next encoded writes of one kind, all from one block: write i begins at row `offset + i * points`.
+    """The next encoded writes of one kind, by columns: the place of each, and its payload.
 
-    `texts`, `data`, `counts` and `sizes` are the columns of their payloads. Without any write, the streams have ended.
+    Without any write, the streams have ended.
     """
 
-    stream: int = 0
-    block: int = 0
-    offset: int = 0
-    measurement: str = ""
+    streams: Sequence[int] = ()
+    blocks: Sequence[int] = ()
+    offsets: Sequence[int] = ()
+    measurements: Sequence[str] = ()
     texts: Sequence[str] = ()
     data: Sequence[Any] = ()
     counts: Sequence[int] = ()
@@ -164,27 +166,39 @@ class Inbox:
 class _Block:
     """The writes of one block that have not been sent, and the position of the first of them."""
 
-    def __init__(self, stream: int, number: int, measurement: str, payloads: Iterator[Payload]) -> None:
-        self.stream, self.number, self.measurement = stream, number, measurement
-        self.offset = 0
-        self._payloads = payloads
+    def __init__(self, stream: int, number: int, batch: Batch, points: int, payloads: Iterator[Payload]) -> None:
+        self.stream, self.number = stream, number
+        self._measurement, self._times_ns = batch.measurement.name, batch.time_ns
+        self._points, self._payloads = points, payloads
+        self._offset = 0
 
-    def take(self, most: int) -> list[Payload]:
-        payloads: list[Payload] = []
-        left = BURST_BYTES
+    @property
+    def next_ns(self) -> int:
+        """Time of the next write's first point."""
+        return int(self._times_ns[self._offset])
+
+    @property
+    def has_ended(self) -> bool:
+        return self._offset >= len(self._times_ns)
+
+    def take(self, most: int, burst: list[tuple[Any, ...]], left_bytes: int) -> int:
+        """Append at most `most` writes to a burst with room for `left_bytes`, and return the room that it has then."""
         for payload in islice(self._payloads, most):
-            payloads.append(payload)
-            left -= payload.nbytes
-            if left <= 0:
+            place = self.stream, self.number, self._offset, self._measurement
+            burst.append((*place, payload.text, payload.data, payload.points, payload.nbytes))
+            self._offset += self._points
+            left_bytes -= payload.nbytes
+            if left_bytes <= 0:
                 break
-        return payloads
+        return left_bytes
 
 
 class WriteStreams:
     """The writes of a load process's streams, which take turns; every block becomes writes of one kind.
 
     Each burst is of another stream than the one before: with a stream's whole block in one go, a run of some thousand
-    points wrote those of an eighth of all series.
+    points wrote those of an eighth of all series. `by_time`, each write is of the stream whose next point is the
+    earliest, as a recording that is replayed has them.
     """
 
     def __init__(
@@ -197,8 +211,9 @@ class WriteStreams:
         first_tick: int,
         last_tick: int | None = None,
         first_block: int = 0,
+        by_time: bool = False,
     ) -> None:
-        self._schema = schema
+        self._schema, self._by_time = schema, by_time
         self._streams: deque[tuple[int, Iterator[tuple[int, Batch]]]] = deque(
             (stream, enumerate(world.batches(stream, points=block_points, first_tick=first_tick, last_tick=last_tick)))
             for stream in streams
@@ -218,28 +233,36 @@ class WriteStreams:
             first_tick=job.first_tick,
             last_tick=job.last_tick,
             first_block=job.first_block,
+            by_time=job.by_time,
         )
 
     def next(self, points: int, mode: WriteMode, most: int) -> Burst:
-        """Return the next writes of a kind, at most `most` and of one block; none if the streams have ended."""
+        """Return the next writes of a kind, at most `most`; none if the streams have ended."""
         begun = self._begun.setdefault((points, mode), deque())
-        while True:
-            if len(begun) < STREAMS_AT_ONCE and (new := self._next_block(points, mode, begun)) is not None:
-                begun.appendleft(new)
-            if not begun:
-                return Burst()
-            block = begun.popleft()
-            if payloads := block.take(most):
+        burst: list[tuple[Any, ...]] = []
+        left_bytes = BURST_BYTES
+        while len(burst) < most and left_bytes > 0 and (self._by_time or not burst):
+            block = self._next_turn(points, mode, begun)
+            if block is None:
                 break
-        begun.append(block)
-        offset, block.offset = block.offset, block.offset + len(payloads) * points
-        return Burst(
-            *(block.stream, block.number, offset, block.measurement),
-            [payload.text for payload in payloads],
-            [payload.data for payload in payloads],
-            [payload.points for payload in payloads],
-            [payload.nbytes for payload in payloads],
-        )
+            left_bytes = block.take(1 if self._by_time else most, burst, left_bytes)
+            if not block.has_ended:
+                begun.append(block)
+        return Burst(*zip(*burst, strict=True))
+
+    def _next_turn(self, points: int, mode: WriteMode, begun: deque[_Block]) -> _Block | None:
+        """Return the block that writes next, which is taken out of those begun; None if the streams have ended."""
+        may_begin = len(begun) < (len(self._streams) if self._by_time else STREAMS_AT_ONCE)
+        while may_begin and (new := self._next_block(points, mode, begun)) is not None:
+            begun.appendleft(new)
+            may_begin = self._by_time and len(begun) < len(self._streams)
+        if not begun:
+            return None
+        if not self._by_time:
+            return begun.popleft()
+        block = min(begun, key=attrgetter("next_ns"))
+        begun.remove(block)
+        return block
 
     def _next_block(self, points: int, mode: WriteMode, begun: Iterable[_Block]) -> _Block | None:
         """Return the next block of the first stream of which none is begun, or None."""
@@ -251,7 +274,7 @@ class WriteStreams:
                 continue
             number, batch = next(blocks, (-1, None))
             if batch is not None:
-                return _Block(stream, number, batch.measurement.name, self._schema.encode_each(batch, points, mode))
+                return _Block(stream, number, batch, points, self._schema.encode_each(batch, points, mode))
             self._streams.pop()  # the one that has ended, which is the last one now
         return None
 

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import count, repeat
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import gevent
@@ -80,9 +80,8 @@ class _Kind:
         if not self.bursts:
             return None
         burst: Burst = self.bursts.popleft().message
-        columns = burst.texts, burst.data, burst.counts, burst.sizes
-        payloads = map(Payload, repeat(self.mode), repeat(burst.measurement), *columns)
-        return map(Write, payloads, repeat(burst.stream), repeat(burst.block), count(burst.offset, self.points))
+        columns = burst.measurements, burst.texts, burst.data, burst.counts, burst.sizes
+        return map(Write, map(Payload, repeat(self.mode), *columns), burst.streams, burst.blocks, burst.offsets)
 
     def missing(self, most_bytes: int) -> int:
         """Return the number of bursts to request: none while seven eighths of the wanted writes are ready or requested.
