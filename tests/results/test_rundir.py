@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tsbench.errors import Broken, UserMistake
 from tsbench.results.json_files import read_json
+from tsbench.results.reading import read_bytes
 from tsbench.results.rundir import FORMAT, RunDir, find_runs, new_set, undated, write_json
 
 if TYPE_CHECKING:
@@ -137,3 +139,13 @@ def test_a_place_that_takes_no_results_is_named_with_the_cure(tmp_path: Path, ou
     (tmp_path / "file").write_text("")
     with pytest.raises(UserMistake, match=r"cannot write to .*; choose another place with --out"):
         new_set(tmp_path / out, "load-sqlite")
+
+
+def test_a_small_file_takes_little_memory_however_large_it_might_be(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"seven B")
+    tracemalloc.start()
+    try:
+        assert read_bytes(tmp_path / "log", 100_000_000) == b"seven B"
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
