@@ -62,7 +62,7 @@ def open_file(path: Path, most: int = LIMITS.log_bytes) -> BinaryIO:
 def read_bytes(path: Path, most: int = LIMITS.log_bytes) -> bytes:
     """Return the content of a file; raises OSError as `open_file`."""
     with open_file(path, most) as file:
-        return file.read(os.fstat(file.fileno()).st_size)  # of `most` bytes, which are reserved, a small machine has none
+        return file.read(os.fstat(file.fileno()).st_size)  # `most` would be reserved: a small machine has less
 
 
 def read_lines(path: Path, most: int = LIMITS.line_bytes, *, start: int = 0) -> Iterator[tuple[int, bytes]]:

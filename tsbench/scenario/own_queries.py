@@ -33,6 +33,7 @@ _FLAG_IS = re.compile(r"\s*(\w+)\s*=\s*(true|false)\s*")
 _SELECTED = re.compile(rf"\s*({'|'.join(AGGREGATES)}|{PERCENTILE})\((\w+)\)\s*")
 _BY_COLUMN = re.compile(r"\s*(\w+)\s+(asc|desc)\s*")
 _ORDER = re.compile(r"\s*(\w+)\((\w+)\)(?:\s+(asc|desc))?\s*")
+_NO_BOUND = "has no :{}, and the right answer is of a window's points; say time >= :start AND time < :end"
 _COLUMN = re.compile(r"\w{1,60}:(time|text|int|float|bool)")
 
 
@@ -400,12 +401,16 @@ def _expect_values(place: str, query: QueryPart, fields: Mapping[str, Column]) -
 def _expect_reads(place: str, query: QueryPart, key: str) -> None:
     """Verify that a query's texts only read, and have no parameter that nobody knows."""
     known = ["start", "end", *([key] if query.series else []), *query.draw]
+    at_window = query.gold or query.halves
     for language, text in (*query.text.items(), *([("gold", query.gold)] if query.gold else [])):
+        at = language if language == "gold" else f"text.{language}"
         try:
             own_text.expect_read(language, text, known)
         except ValueError as error:
-            at = language if language == "gold" else f"text.{language}"
             raise ValueError(f"{place}.{at}: {error}") from None
+        bound = own_text.missing_bound(language, text) if at_window and language != "gold" else ""
+        if bound:
+            raise ValueError(f"{place}.{at}: {_NO_BOUND.format(bound)}")
     asked = {name for text in query.text.values() for name in own_text.parameters(text)} & {*known[2:]}
     if query.gold and (missing := sorted(asked.difference(own_text.parameters(query.gold)))):
         raise ValueError(f"{place}.gold: has no :{missing[0]}, by which its text chooses rows")

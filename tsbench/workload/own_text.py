@@ -59,6 +59,14 @@ def parameters(text: str) -> list[str]:
     return [m[3] for m in _PARAMETER.finditer(text) if m[3]]
 
 
+def missing_bound(language: str, text: str) -> str:
+    """Return the bound of the window, "start" or "end", that a text does not name; "" if it has both or needs none."""
+    if language == "metricsql":  # whose requests have them beside the text
+        return ""
+    named = re.findall(r'":(start|end)"', text) if language == "mongodb" else parameters(text)
+    return next((bound for bound in ("start", "end") if bound not in named), "")
+
+
 def filled(text: str, values: Mapping[str, Callable[[], str]], bucket: Callable[[str, int], str] | None = None) -> str:
     """Return a text with its parameters replaced, in their order, by what the functions return; others stay.
 
