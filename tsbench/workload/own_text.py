@@ -49,6 +49,13 @@ KINDS = ("time", "text", "int", "float", "bool")
 """Kinds of an answer's columns."""
 
 
+_BOUNDS: dict[str, Callable[[str], Sequence[str]]] = {
+    "mongodb": re.compile(r'":(start|end)"').findall,
+    "metricsql": lambda _text: ("start", "end"),  # its requests have them beside the text
+}
+"""How the bounds of the window are named in a text, where not as other parameters."""
+
+
 def is_limited(text: str) -> bool:
     """Return whether a text in SQL ends with a limit on its rows."""
     return _LIMITED.search(text) is not None
@@ -61,9 +68,7 @@ def parameters(text: str) -> list[str]:
 
 def missing_bound(language: str, text: str) -> str:
     """Return the bound of the window, "start" or "end", that a text does not name; "" if it has both or needs none."""
-    if language == "metricsql":  # whose requests have them beside the text
-        return ""
-    named = re.findall(r'":(start|end)"', text) if language == "mongodb" else parameters(text)
+    named = _BOUNDS.get(language, parameters)(text)
     return next((bound for bound in ("start", "end") if bound not in named), "")
 
 
