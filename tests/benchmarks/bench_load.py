@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SCALE, HOURS, BATCH, ROUNDS = 100, 48, 10_000, 2
+COMMITTED = 100_000
+"""Rows of a request to QuestDB, which commits each; the peer's batches are not commits, and 10,000 are its best."""
 ROWS = SCALE * HOURS * 360
 START_NS = 1_451_606_400 * 10**9
 
@@ -112,7 +114,7 @@ def on_questdb() -> None:
             for workers in (1, 2):
                 pairs = []
                 for _ in range(ROUNDS):
-                    ours = run_ours(server.endpoint, workers, "questdb")
+                    ours = run_ours(server.endpoint, workers, "questdb", COMMITTED)
                     pairs.append((ours, run_questdb_loader(server, loader, port, data, workers) if loader else ours))
                 show("tsbench", workers, [ours for ours, _ in pairs])
                 show("peer", workers, [theirs for _, theirs in pairs])
@@ -174,8 +176,8 @@ def generate_command(program: str) -> list[str]:
     ]  # fmt: skip
 
 
-def run_ours(endpoint: str, workers: int, target: str = "postgres") -> tuple[float, float]:
-    code = OURS.format(target=target, scale=SCALE, start=START_NS, ticks=HOURS * 360, batch=BATCH)
+def run_ours(endpoint: str, workers: int, target: str = "postgres", batch: int = BATCH) -> tuple[float, float]:
+    code = OURS.format(target=target, scale=SCALE, start=START_NS, ticks=HOURS * 360, batch=batch)
     out, cpu_s = measured([sys.executable, "-c", code, endpoint, str(workers)])
     result = json.loads(out)
     assert result["rows"] == ROWS
