@@ -268,9 +268,5 @@ def _moment(time_ns: Any) -> str:
 
 
 def _shown(values: dict[str, Any]) -> str:
-    texts = (value if name == OTHERS else f"{name}={_number(value)}" for name, value in values.items())
+    texts = (value if name == OTHERS else f"{name}={value}" for name, value in values.items())
     return ", ".join(map(str, texts))[:SHOWN]
-
-
-def _number(value: Any) -> str:
-    return f"{value:.17g}" if isinstance(value, float) else str(value)

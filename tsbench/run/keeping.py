@@ -160,12 +160,21 @@ def read_kept(results: Path) -> Kept:
     return kept
 
 
+_HOW_IT_WAS_LOADED = frozenset({"relative_start", "load.batch", "load.workers", "load.mode", "load.share"})
+"""Keys that may differ: the same data are stored. Of a recording `load.share` says its `load.window`."""
+
+
 def first_difference(cell: RunSpec, spec: RunSpec, own: set[str]) -> str:
-    """Return the first key in which a cell needs other data than `spec` loaded, with both values; "" if none."""
+    """Return the first key in which a cell needs other data than `spec` loaded, both values, and a cure; "" if none."""
     parts = [one.model_dump(mode="json", exclude={*own, *NOT_COMPARED}, by_alias=True) for one in (cell, spec)]
+    anew = f"load by tsbench load {cell.target.name} --scenario FILE"
     for key, wanted, there in _compared("", *parts):
-        if key not in {"relative_start", "load.batch", "load.workers", "load.mode"}:
-            return f"{key} is {wanted}, and it was loaded with {there}"
+        if key not in _HOW_IT_WAS_LOADED:
+            is_time = key.endswith(("start", "interval", "window"))  # in ns, as no file has it
+            cure = (
+                anew if is_time or not isinstance(there, int | str) else f"take them by --set {key}={there}, or {anew}"
+            )
+            return f"{key} is {wanted}, and it was loaded with {there}; {cure}"
     return ""
 
 
