@@ -197,6 +197,6 @@ def test_all_differences_are_counted_and_the_first_of_each_kind_are_kept() -> No
         "measurement": "cpu",
         "series": "host_0",
         "time": "2016-01-01T00:00:00Z",
-        "stored": "busy=1",
-        "expected": "busy=0",
+        "stored": "busy=1.0",
+        "expected": "busy=0.0",
     }
