@@ -26,6 +26,7 @@ from tsbench.servers.files import allocated_bytes
 from tsbench.servers.interrupts import SIGNALS
 from tsbench.servers.launch import bind, unbind
 from tsbench.text import short_path
+from tsbench.units import format_exact_duration, format_time
 from tsbench.workload import WORLD_VERSION
 
 if TYPE_CHECKING:
@@ -168,14 +169,18 @@ def first_difference(cell: RunSpec, spec: RunSpec, own: set[str]) -> str:
     """Return the first key in which a cell needs other data than `spec` loaded, both values, and a cure; "" if none."""
     parts = [one.model_dump(mode="json", exclude={*own, *NOT_COMPARED}, by_alias=True) for one in (cell, spec)]
     anew = f"load by tsbench load {cell.target.name} --scenario FILE"
-    for key, wanted, there in _compared("", *parts):
+    for key, *values in _compared("", *parts):
         if key not in _HOW_IT_WAS_LOADED:
-            is_time = key.endswith(("start", "interval", "window"))  # in ns, as no file has it
-            cure = (
-                anew if is_time or not isinstance(there, int | str) else f"take them by --set {key}={there}, or {anew}"
-            )
+            wanted, there = (_as_in_a_file(key, value) for value in values)
+            cure = f"take them by --set {key}={there}, or {anew}" if isinstance(there, int | str) else anew
             return f"{key} is {wanted}, and it was loaded with {there}; {cure}"
     return ""
+
+
+def _as_in_a_file(key: str, value: object) -> object:
+    if type(value) is int and key.endswith((".interval", ".window")):
+        return format_exact_duration(value)
+    return format_time(value) if type(value) is int and key.endswith(".start") else value
 
 
 def unfit_write(cell: RunSpec, block: int) -> str:
