@@ -268,8 +268,8 @@ class RunSpec(Job):
         if not self.op:  # the writes of a bare locustfile are known only when it makes them
             return 10_000 if is_one else 1_000
         sizes = [op.write for op in self.op if op.write is not None]
-        if self.drive.arrivals == "recorded" and not (is_one and len(sizes) == 1):
-            return block_points(sizes, 1)  # a block is of one measurement, and of one kind of write
+        if self.drive.arrivals == "recorded" and len(sizes) > 1:  # each kind of write has blocks of its own
+            return block_points(sizes, 16)
         return block_points(sizes, 4_096 if is_one else 512)
 
     @property

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from tsbench.scenario.spec import RunSpec
 
 
-def spec_of(target: str = "sqlite", window: str = "30m") -> RunSpec:
+def spec_of(target: str = "sqlite", window: str = "30m", use_case: str = "cpu-only") -> RunSpec:
     found = document(op=[{"write": 1}, {"write": 4}], drive={"window": window}, target={"name": target})
+    found["world"] |= {"use_case": use_case}
     (spec,) = Scenario(Path("test.toml"), found).expand()
     return spec
 
@@ -86,8 +87,9 @@ def test_each_burst_is_of_another_stream_and_all_points_come_once(
         assert len(ends) * 4 == 2 * 180
 
 
-def test_writes_of_a_replay_come_in_the_order_of_time() -> None:
-    spec = spec_of().model_copy(update={"op": (Op(write=1),), "block": 64})
+@pytest.mark.parametrize("use_case", ["cpu-only", "devops"])
+def test_writes_of_a_replay_come_in_the_order_of_time(use_case: str) -> None:
+    spec = spec_of(use_case=use_case).model_copy(update={"op": (Op(write=1),), "block": 64})
     world, schema = spec.world_at(), schema_of(spec, registry.get("sqlite")).name
     job = EncoderJob.of(spec, world, schema, range(world.spec.streams))
     streams, seen = WriteStreams.of(job._replace(by_time=True)), []

@@ -38,7 +38,7 @@ from tsbench.targets import registry
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from tsbench.model import Batch
     from tsbench.scenario.spec import RunSpec
@@ -178,6 +178,10 @@ class _Block:
         return int(self._times_ns[self._offset])
 
     @property
+    def has_begun(self) -> bool:
+        return self._offset > 0
+
+    @property
     def has_ended(self) -> bool:
         return self._offset >= len(self._times_ns)
 
@@ -252,21 +256,20 @@ class WriteStreams:
 
     def _next_turn(self, points: int, mode: WriteMode, begun: deque[_Block]) -> _Block | None:
         """Return the block that writes next, which is taken out of those begun; None if the streams have ended."""
-        may_begin = len(begun) < (len(self._streams) if self._by_time else STREAMS_AT_ONCE)
-        while may_begin and (new := self._next_block(points, mode, begun)) is not None:
-            begun.appendleft(new)
-            may_begin = self._by_time and len(begun) < len(self._streams)
-        if not begun:
-            return None
         if not self._by_time:
-            return begun.popleft()
-        block = min(begun, key=attrgetter("next_ns"))
-        begun.remove(block)
+            if len(begun) < STREAMS_AT_ONCE:
+                begun.extendleft(self._next_block(points, mode, {block.stream for block in begun}))
+            return begun.popleft() if begun else None
+        # Blocks come in the order of their first times: of each stream the first one that has written nothing is here.
+        while len(ahead := {block.stream for block in begun if not block.has_begun}) < len(self._streams):
+            begun.extend(self._next_block(points, mode, ahead))
+        block = min(begun, key=attrgetter("next_ns"), default=None)
+        if block is not None:
+            begun.remove(block)
         return block
 
-    def _next_block(self, points: int, mode: WriteMode, begun: Iterable[_Block]) -> _Block | None:
-        """Return the next block of the first stream of which none is begun, or None."""
-        taken = {block.stream for block in begun}
+    def _next_block(self, points: int, mode: WriteMode, taken: set[int]) -> Iterator[_Block]:
+        """Yield the next block of the first stream that is not `taken`, if any stream has one."""
         for _ in range(len(self._streams)):
             stream, blocks = self._streams[0]
             self._streams.rotate(-1)
@@ -274,9 +277,9 @@ class WriteStreams:
                 continue
             number, batch = next(blocks, (-1, None))
             if batch is not None:
-                return _Block(stream, number, batch, points, self._schema.encode_each(batch, points, mode))
+                yield _Block(stream, number, batch, points, self._schema.encode_each(batch, points, mode))
+                return
             self._streams.pop()  # the one that has ended, which is the last one now
-        return None
 
 
 # --- the process ------------------------------------------------------------------------------------------------------
