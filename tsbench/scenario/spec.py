@@ -269,7 +269,7 @@ class RunSpec(Job):
             return 10_000 if is_one else 1_000
         sizes = [op.write for op in self.op if op.write is not None]
         if self.drive.arrivals == "recorded" and len(sizes) > 1:  # each kind of write has blocks of its own
-            return block_points(sizes, 16)
+            return block_points(sizes, 64)
         return block_points(sizes, 4_096 if is_one else 512)
 
     @property
