@@ -15,7 +15,7 @@ from tsbench.report.evidence import agreement_lines
 from tsbench.report.findings import LOADS, MOST_NAMES, RULES, compare, middle, names_of, three_digits, told_once
 from tsbench.report.sides import ends_of, sides_of
 from tsbench.text import joined, shortened
-from tsbench.units import format_factor
+from tsbench.units import format_duration, format_factor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -207,11 +207,15 @@ def _figures(rule: Rule, sides: Sequence[Side]) -> str:
 
 
 def _range(rule: Rule, sides: Sequence[Side]) -> str:
-    """Return the figures of one side or two, of more from the first to the last, with their unit once."""
-    texts = [*dict.fromkeys(rule.text(middle(rule.key, side)) for side in sides)]
+    """Return the figures of one side or two, of more from the least to the most, with their unit once."""
+    figures = [middle(rule.key, side) for side in sides]
+    texts = [*dict.fromkeys(map(rule.text, figures))]
     if len(texts) == 1:
         return texts[0]
     first, last = texts[0], texts[-1]
+    if len(sides) > 2 and rule.form is format_duration:  # each of them may be a range, too
+        ends = min(one.least for one in figures), max(one.most for one in figures)
+        first, last = map(format_duration, ends)
     number, _, unit = first.rpartition(" ")
     if number and last.endswith(f" {unit}"):
         first = number
