@@ -83,6 +83,16 @@ def test_of_many_sides_the_best_three_are_named_and_the_others_counted():
     )
 
 
+def test_of_several_ranges_the_least_and_the_most_are_shown():
+    ranges = {"a": (12.5e6, 12.5e6), "b": (12.2e6, 14.7e6), "c": (0.9e6, 15e6)}
+    cells = [
+        {"name": name, "write_p99_ns": {"estimate": (least + most) / 2, "least": least, "most": most}}
+        for name, (least, most) in ranges.items()
+    ]
+    said = answer(Sides("open", "", tuple(map(side_of, cells))))
+    assert said[0] == "Writes: no difference found between c, a and b (p99 900 us to 15.0 ms)."
+
+
 KEYS = ("write_points_per_s", "write_p99_ns", "query_p99_ns", "bytes_per_point", "write_variation")
 FIGURES = st.dictionaries(
     st.sampled_from(KEYS), st.lists(st.floats(1e-3, 1e12), min_size=1, max_size=9), max_size=len(KEYS)
