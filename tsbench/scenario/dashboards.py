@@ -18,7 +18,7 @@ from tsbench.errors import UserMistake
 from tsbench.scenario.own_queries import QueryPart, expect_answerable
 from tsbench.text import listed, printable, printable_line
 from tsbench.units import NS_PER_S, format_exact_duration
-from tsbench.workload.own_text import INFLUXQL, expect_read, parameters
+from tsbench.workload.own_text import INFLUXQL, expect_read, missing_bound, parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -304,6 +304,8 @@ def _table(name: str, asked: _Asked, known: Known, most: str) -> tuple[str, Quer
     text, gold, answer = _LANGUAGES[asked.language](asked, known)
     if asked.missing:
         raise ValueError(f"{', '.join(dict.fromkeys(asked.missing))} was not understood")
+    if bound := missing_bound(asked.language, text):
+        raise ValueError(f"it has no condition on the time, such as $__timeFilter(time), that names :{bound}")
     of = next((one.name for one in known.layouts if re.search(rf"\b{re.escape(one.name)}", text)), None)
     if of is None:
         raise ValueError(f"it names no measurement of the use case ({listed([one.name for one in known.layouts])})")
@@ -380,8 +382,6 @@ def _of_sql(asked: _Asked, known: Known) -> tuple[str, str, list[tuple[str, str]
     if asked.missing:
         return text, "", []
     expect_read("sql", text, ["start", "end", *known.tags])
-    if not {"start", "end"} & {*parameters(text)}:
-        raise ValueError("it has no condition on the time, such as $__timeFilter(time)")
     columns = known.columns(gold)
     for layout in known.layouts if known.tags else ():
         tags = ", ".join(f't."{tag}"' for tag in known.tags)
