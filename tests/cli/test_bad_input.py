@@ -109,6 +109,13 @@ def test_a_scenario_without_a_section_says_what_to_add(place: Path, capsys: pyte
     says(refused(capsys, "run", "tiny.toml"), "tiny.toml: op: is missing; add [[op]] tables")
 
 
+def test_a_file_of_the_other_kind_is_named_as_what_it_is(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "tiny.toml").write_text(TINY)
+    says(refused(capsys, "check", "tiny.toml"), "tiny.toml: is a scenario, and a use case is wanted; `tsbench run")
+    (place / "own.toml").write_text('about = "own"\n[[measurement]]\nname = "m"\nfields = { x = { walk = 1 } }\n')
+    says(refused(capsys, "run", "own.toml"), "own.toml: is a use case, and a scenario is wanted; `tsbench init")
+
+
 def test_times_without_quotes_are_taken_as_toml_means_them(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scenario(place, ("scale = 5", "scale = 5\nstart = 2020-02-03T04:05:06Z"))
     says(refused(capsys, "run", "tiny.toml", "--only", "no"), "--only no: no such cell; there are sqlite")

@@ -81,6 +81,10 @@ def test_of_many_sides_the_best_three_are_named_and_the_others_counted():
     assert answer(Sides("open", "", tuple(map(side_of, alike))))[0] == (
         "Writes: no difference found between s00, s01, s02 and 9 others (p99 4.00 ms)."
     )
+    near = [{"name": f"s{n:02}", "write_p99_ns": value} for n, value in enumerate((4e6, *[5e6] * 3, 20e6, 24e6))]
+    assert answer(Sides("open", "", tuple(map(side_of, near))))[0] == (
+        "Writes: s00, s01, s02 and 1 other are fastest (p99 4.00 to 5.00 ms); 2 others take 4.0 to 4.8 times as long."
+    )
 
 
 def test_of_several_ranges_the_least_and_the_most_are_shown():

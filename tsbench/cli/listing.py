@@ -103,7 +103,8 @@ def use_case_page(name: str) -> str:
         lines += ["", f"{m.name}: {fields}{own}{every}, {size:.0f} bytes a point as line protocol"]
         lines += [f"  {field.name}: {field.kind}{f', {field.unit}' if field.unit else ''}" for field in m.fields]
         lines += ["", *(line.decode() for line in line_protocol.encode_singles(batch.rows(0, 5)))]
-    lines += ["", *(f"query {kind}: {made.doc}" for kind, made in world.kinds.items())]
+    told = (kind if made.doc == kind else f"{kind}: {made.doc}" for kind, made in world.kinds.items())
+    lines += ["", *(f"query {text}" for text in told)]
     lines += ["", f"as a file: {BUILT_IN[name]}"] if name in BUILT_IN else []
     return "\n".join(map(printable_line, lines)).rstrip()
 

@@ -184,8 +184,8 @@ def _behind(finding: Finding, left: int) -> list[str]:
     if rest := others[number:]:
         factors = sorted(finding.ahead[side.name].estimate for side in (rest[0], rest[-1]))
         times = " to ".join(dict.fromkeys(_factor(factor, False) for factor in factors)) + " times"
-        count = f"{len(rest)} others"
-        said.append(f"{count}, {times}" if said else f"{count} {many} {words.format(times)}")
+        count, worse = _others(len(rest)), one if len(rest) == 1 else many
+        said.append(f"{count}, {times}" if said else f"{count} {worse} {words.format(times)}")
     return said
 
 
@@ -199,7 +199,11 @@ def _listed(names: Sequence[str], most: int) -> str:
     """Return names in a list; of more than `most` the first ones and the number of the others."""
     shown = names if len(names) <= max(most, 1) else names[: max(most, 0)]
     more = len(names) - len(shown)
-    return joined([*shown, *([f"{more} others"] if more else [])])
+    return joined([*shown, *([_others(more)] if more else [])])
+
+
+def _others(count: int) -> str:
+    return f"{count} other{'s' * (count > 1)}"
 
 
 def _figures(rule: Rule, sides: Sequence[Side]) -> str:

@@ -38,7 +38,7 @@ def three_digits(number: float) -> str:
 def names_of(names: Iterable[str]) -> str:
     """Return names in a list; of many the first ones and the number of the others."""
     ordered = sorted(names) if isinstance(names, set) else list(names)
-    if len(ordered) <= MOST_NAMES:
+    if len(ordered) <= MOST_NAMES + 1:
         return joined(ordered)
     return f"{', '.join(ordered[:MOST_NAMES])} and {len(ordered) - MOST_NAMES} others"
 

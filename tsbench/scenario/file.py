@@ -24,6 +24,17 @@ MAX_BYTES = 1_000_000
 """Largest scenario file; the largest shipped one has 5 kB."""
 MAX_KEY = 200
 """Most characters of one part of a key."""
+_KINDS: dict[str, tuple[set[str], str]] = {
+    "scenario": (
+        {"question", "op", "drive", "matrix", "target", "world", "load"},
+        "`tsbench run {} --dry-run` shows what it would run",
+    ),
+    "use case": (
+        {"about", "tags", "measurement", "recording"},
+        "`tsbench init postgres --use-case {}` writes a scenario with it",
+    ),
+}
+"""Keys by which a file of each kind is known, and what is done with one."""
 _FREE = {"question", "claim", "figure"}
 """Keys whose texts are for readers, and may have line breaks."""
 SHIPPED = (Path(__file__).parent.parent / "scenarios", Path(__file__).parent.parent.parent / "scenarios")
@@ -47,7 +58,7 @@ def read_document(path: Path, what: str = "scenario") -> tuple[str, dict[str, An
     Raises
     ------
     UserMistake
-        If the file cannot be read, is too large, is not TOML, or nests too deep.
+        If the file cannot be read, is too large, is not TOML, nests too deep, or is of the other kind.
     """
     try:
         expect_regular(path, f"choose a {what} file")
@@ -56,7 +67,7 @@ def read_document(path: Path, what: str = "scenario") -> tuple[str, dict[str, An
         if len(content) > MAX_BYTES:
             raise UserMistake(f"{path}: is larger than {MAX_BYTES:,} bytes; choose a {what} file")
         text = content.decode()
-        return text, parse_toml(text)
+        document = parse_toml(text)
     except FileNotFoundError:
         near = difflib.get_close_matches(path.stem, [p.stem for p in path.parent.glob("*.toml")], 1)
         hint = f"did you mean {path.with_stem(near[0])}?" if near else f"see `tsbench list {what.replace(' ', '-')}s`"
@@ -65,6 +76,10 @@ def read_document(path: Path, what: str = "scenario") -> tuple[str, dict[str, An
         raise UserMistake(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise UserMistake(f"{path}: not TOML: {printable_line(str(error))}") from None
+    for other, (keys, cure) in _KINDS.items():
+        if other != what and keys & document.keys() and not _KINDS[what][0] & document.keys():
+            raise UserMistake(f"{path}: is a {other}, and a {what} is wanted; {cure.format(path)}")
+    return text, document
 
 
 @contextmanager
