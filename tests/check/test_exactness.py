@@ -15,7 +15,7 @@ from tsbench.check import questions
 from tsbench.check.aggregates import AggregateTracker, is_computed_alone
 from tsbench.check.buckets import BucketTracker, GroupTracker, NewestBucketTracker
 from tsbench.check.comparison import ROUNDING, Difference
-from tsbench.check.packed import Packed, SpoolFile, pack, pack_stored
+from tsbench.check.packed import Packed, SeriesNames, SpoolFile, pack, pack_stored
 from tsbench.check.points import Slab
 from tsbench.check.questions import Names, Question, packed_answer
 from tsbench.check.rows import NewestTracker, RowTracker, StoredTracker
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 M = Measurement("m", ("host",), (Field("n", Kind.INT), Field("x")))
 KEYS = ("a", "b")
-NAMES = Names(KEYS, {"a": 0, "b": 1}, 2, tags={"host": Codes(np.arange(2, dtype=np.int32), KEYS)})
-ALONE = Names(KEYS, {"a": 0, "b": 1}, 2, keyed=False)
+NAMES = Names(SeriesNames(KEYS), 2, tags={"host": Codes(np.arange(2, dtype=np.int32), KEYS)})
+ALONE = Names(SeriesNames(KEYS), 2, keyed=False)
 WINDOW = Window(0, 100)
 INTEGERS = (2**53 + 1, 2**60 + 256, -(2**62) - 1, 2**63 - 1)
 """Of two hosts in turn; floats hold the second only."""
@@ -67,8 +67,8 @@ def verdict(query: Query, rows: list[tuple[Any, ...]], points: Slab) -> bool:
     names = NAMES if "host" in query.columns else ALONE
     of = Rows(query.columns, rows)
     if isinstance(query, Stored):
-        names = replace(NAMES, every_key=[(key,) for key in KEYS], numbers={(key,): n for n, key in enumerate(KEYS)})
-        answer: Any = pack_stored(query, of, names.numbers)
+        names = replace(NAMES, every_key=SeriesNames([(key,) for key in KEYS]))
+        answer: Any = pack_stored(query, of, names.every_key)
     else:
         answer = packed_answer(query, of, names)
     question: Question[Any] = Question("", query, lambda: answer)

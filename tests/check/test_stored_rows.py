@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tsbench.check.comparison import canonical, forms_of
-from tsbench.check.packed import pack_stored
+from tsbench.check.packed import SeriesNames, pack_stored
 from tsbench.check.stored_rows import EXAMPLES, Differences, Flaw, compare_canonical
 from tsbench.model import OTHERS, Rows, Stored
 from tsbench.testing import data
@@ -64,7 +64,7 @@ RECORDS = st.lists(st.tuples(TIMES, TAGS, VALUES, VALUES, VALUES, st.sampled_fro
 def test_stored_rows_as_columns_are_the_rows(drawn: list[Any]) -> None:
     """Whatever a database holds: the rows of known series and numbers as columns, all others as they are."""
     rows = Rows(COLUMNS, [(time, *tags, *rest) for time, tags, *rest in drawn])
-    packed = pack_stored(QUERY, rows, {tags: number for number, tags in enumerate(SERIES)})
+    packed = pack_stored(QUERY, rows, SeriesNames(SERIES))
     plain = [(time, *key, *values) for time, key, *values in packed.rows(SERIES)]
     as_columns = [(*(None if value != value else value for value in row), None) for row in plain]  # noqa: PLR0124
     as_rows = canonical(rows, FORMS, odd_as_text=True)

@@ -111,13 +111,23 @@ TAGS = (1, "host_1", "r1"), (2, "host_2", "r2")
             ],
         ),
         ((), [(10, None, None, 0.5, 1, None), (11, None, None, 0.75, 2, None)]),
+        (
+            ((None, "host_2", "r2"), ("2", "host_2", "r2"), TAGS[0]),
+            [(10, None, None, 0.5, 1, None), (11, "host_1", "r1", 0.75, 2, None)],
+        ),
     ],
-    ids=["as written", "a series less", "a number twice", "no series"],
+    ids=["as written", "a series less", "a number twice", "no series", "no numbers"],
 )
 def test_rows_are_joined_to_tags_as_by_a_left_join(tags: Sequence[tuple[Any, ...]], expected: list[Any]) -> None:
     answer = by_column(["time", "tags_id", "busy", "seen"], [(10, 2, 0.5, 1), (11, 1, 0.75, 2)])
     found = stored_rows(COLUMNS, *answer, by_column(["id", "host", "rack"], tags))
     assert [*found.records] == expected
+
+
+def test_a_row_without_the_number_of_a_series_has_no_tags() -> None:
+    answer = by_column(["time", "tags_id", "busy", "seen"], [(10, None, 0.5, 1), (11, "1", 0.75, 2)])
+    found = stored_rows(COLUMNS, *answer, by_column(["id", "host", "rack"], [(None, "host_2", "r2"), TAGS[0]]))
+    assert [*found.records] == [(10, None, None, 0.5, 1, None), (11, None, None, 0.75, 2, None)]
 
 
 def test_columns_that_others_made_are_told_also_of_the_tags() -> None:

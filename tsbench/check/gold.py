@@ -14,7 +14,7 @@ from tsbench.check.buckets import BucketTracker, GroupTracker, NewestBucketTrack
 from tsbench.check.expiry import unexpired
 from tsbench.check.newest import MovingTracker
 from tsbench.check.own_texts import OwnTextTracker, tables_of
-from tsbench.check.packed import pack_stored
+from tsbench.check.packed import SeriesNames, pack_stored
 from tsbench.check.points import EVER_NS, NEVER_NS, SURE, end_of_writes, slabs
 from tsbench.check.questions import Names, Question, pack_rows, packed_answer
 from tsbench.check.rows import FirstRowTracker, NewestTracker, RowTracker, StoredTracker
@@ -83,10 +83,7 @@ class Gold:
         self.expirable_points = 0
         """Number of acknowledged points that may have expired when answers were last compared."""
         self._feed, self._ledger = feed, ledger
-        keys = world.keys()
-        self._names_of_all = Names(
-            keys, {key: series for series, key in enumerate(keys)}, world.series, tags=world.tags()
-        )
+        self._names_of_all = Names(SeriesNames(world.keys()), world.series, tags=world.tags())
         self._stored_names: dict[str, Names] = {}
         self._stored: int | None = None
         self.writes = bool(len(self._ledger))
@@ -145,7 +142,7 @@ class Gold:
 
     def packed_stored(self, query: Stored, rows: Rows) -> Packed:
         """Return stored rows as columns."""
-        return pack_stored(query, rows, self._names(query).numbers)
+        return pack_stored(query, rows, self._names(query).every_key)
 
     def _names(self, query: Query) -> Names:
         if isinstance(query, Stored):
@@ -158,12 +155,9 @@ class Gold:
         """Return the names of stored rows' series: all their tags, None where one is lacking."""
         if measurement.name not in self._stored_names:
             tags = self.world.tags_of(measurement.name)
-            texts = (
-                [text or None for text in tags[tag].tolist()] for tag in (*measurement.tags, *measurement.own_tags)
-            )
-            keys = [*zip(*texts, strict=True)] or [()] * self.world.series
-            numbers = {key: series for series, key in enumerate(keys)}
-            self._stored_names[measurement.name] = replace(self._names_of_all, every_key=keys, numbers=numbers)
+            of = [tags[tag] for tag in (*measurement.tags, *measurement.own_tags)]
+            every_key = SeriesNames.of_tags(of, self.world.series)
+            self._stored_names[measurement.name] = replace(self._names_of_all, every_key=every_key)
         return self._stored_names[measurement.name]
 
     def compare(self, questions: Sequence[Question[Any]]) -> Iterator[Checked]:

@@ -105,13 +105,13 @@ class MovingTracker(Tracker):
         answer = question.answer()
         difference = answer if isinstance(answer, Difference) else None
         packed = Packed.empty(len(self._fields)) if isinstance(answer, Difference) else answer
-        start = 1 if self._names.series_of is None else 2
+        start = 2 if self._names.keyed else 1
         incomplete = [row for row in packed.odd if self._is_incomplete(row[start:])]
         odd = [row for row in packed.odd if not self._is_incomplete(row[start:])]
         filled = [
             (*row[:start], *(math.nan if value is None else value for value in row[start:])) for row in incomplete
         ]
-        more = pack(filled, self._names.series_of, len(self._fields))
+        more = pack(filled, self._names.keys, len(self._fields))
         lacks = np.concatenate([np.zeros(packed.values.shape, dtype=np.bool_), np.isnan(more.values)])
         both = join_packed([packed, more])
         return _Given(question, difference, [*odd, *more.odd], first, first + len(both), chosen), both, lacks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from tempfile import TemporaryFile
@@ -14,7 +15,7 @@ from tsbench.check.comparison import Computed, canonical_column, canonical_colum
 from tsbench.model import ByColumn, Codes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -24,8 +25,76 @@ if TYPE_CHECKING:
 
 _INT64 = range(-(2**63), 2**63)
 _NUMBERS = {float, int}
+_PIECE = 65_536
+"""Number of series whose names are made at a time."""
 _IN_A_FLOAT = 2**53
 """Integers up to this magnitude are exact as floats."""
+
+
+class SeriesNames(Sequence[Any]):
+    """The names of all series, and the number of each by its hash, in 12 bytes a series where a dict takes 70 to 140.
+
+    A name is a key, or all tags of a series, of which some may be None.
+    """
+
+    def __init__(self, names: Sequence[Any]) -> None:
+        self._names = names
+        hashes = np.fromiter(map(hash, names), np.int64, len(names))
+        self._order = np.argsort(hashes, kind="stable").astype(np.int32)
+        self._hashes = hashes[self._order]
+
+    @classmethod
+    def of_tags(cls, tags: Sequence[Codes], series: int) -> SeriesNames:
+        """Return the names of series by all their tags."""
+        return cls(_Tags(tags, series))
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._names[number]
+
+    def numbers_of(self, names: Sequence[Any]) -> NDArray[np.int64]:
+        """Return the number of each series by its name, -1 for unknown names.
+
+        Raises
+        ------
+        TypeError
+            If a name is of a type that none can have.
+        """
+        distinct = [*dict.fromkeys(names)]  # of a stretch of rows they are few
+        numbers = np.full(len(distinct), -1, dtype=np.int64)
+        if len(self._names) and distinct:
+            hashes = np.fromiter(map(hash, distinct), np.int64, len(distinct))
+            places = np.minimum(np.searchsorted(self._hashes, hashes), len(self._names) - 1)
+            known = [self._names[number] for number in self._order[places].tolist()]
+            same = [one == other for one, other in zip(known, distinct, strict=True)]
+            numbers = np.where(same, self._order[places], -1).astype(np.int64)
+        if len(distinct) == len(names):
+            return numbers
+        number_of = dict(zip(distinct, numbers.tolist(), strict=True))
+        return np.fromiter(map(number_of.__getitem__, names), np.int64, len(names))
+
+
+class _Tags(Sequence[tuple[Any, ...]]):
+    """All tags of each series, None where one is lacking."""
+
+    def __init__(self, tags: Sequence[Codes], series: int) -> None:
+        self._columns = [(one.codes, tuple(value or None for value in one.values)) for one in tags]
+        self._series = series
+
+    def __len__(self) -> int:
+        return self._series
+
+    def __getitem__(self, number: Any) -> Any:
+        return tuple(values[int(codes[number])] for codes, values in self._columns)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        for start in range(0, self._series, _PIECE if self._columns else self._series):
+            pieces = (
+                [values[code] for code in codes[start : start + _PIECE].tolist()] for codes, values in self._columns
+            )
+            yield from zip(*pieces, strict=True) if self._columns else [()] * self._series
 
 
 @dataclass(slots=True, eq=False)
@@ -142,25 +211,25 @@ def join_packed(tables: Sequence[Packed]) -> Packed:
     )
 
 
-def pack(rows: Sequence[Row], series_of: Mapping[Any, int] | None, fields: int, *, nullable: bool = False) -> Packed:
-    """Return canonical rows as columns; `series_of` has the number of each key, None where rows have none.
+def pack(rows: Sequence[Row], names: SeriesNames | None, fields: int, *, nullable: bool = False) -> Packed:
+    """Return canonical rows as columns; `names` are the keys of the series, None where rows have none.
 
     If rows are `nullable`, None is NaN in the columns, and a NaN that an answer has makes its row an odd one.
     """
-    width = fields + (1 if series_of is None else 2)
+    width = fields + (1 if names is None else 2)
     kinds = {*_NUMBERS, NoneType} if nullable else _NUMBERS
-    columns = _columns(rows, series_of, width, kinds)
+    columns = _columns(rows, names, width, kinds)
     if columns is not None:
         return columns.sorted()
-    plain = [_is_plain(row, series_of, width, kinds) for row in rows]
-    good = _columns([row for row, is_plain in zip(rows, plain, strict=True) if is_plain], series_of, width, kinds)
+    plain = _plain(rows, names, width, kinds)
+    good = _columns([row for row, is_plain in zip(rows, plain, strict=True) if is_plain], names, width, kinds)
     packed = Packed.empty(fields) if good is None else good.sorted()
     packed.odd = [tuple(row) for row, is_plain in zip(rows, plain, strict=True) if not is_plain]
     return packed
 
 
-def pack_stored(query: Stored, rows: Rows, series_of: Mapping[tuple[Any, ...], int]) -> Packed:
-    """Return stored rows as columns; `series_of` has the number of each series by all its tags.
+def pack_stored(query: Stored, rows: Rows, names: SeriesNames) -> Packed:
+    """Return stored rows as columns; `names` are all tags of each series.
 
     A row that no point of the world makes is an odd one, in canonical form with all its columns: one of other tags,
     with a field or tag more, or with a value that is no number.
@@ -170,7 +239,7 @@ def pack_stored(query: Stored, rows: Rows, series_of: Mapping[tuple[Any, ...], i
         return Packed.empty(fields)
     are_floats = [name in forms.floats for name in query.measurement.field_names]
     columns = rows.records.columns if isinstance(rows.records, ByColumn) else rows.by_column()
-    packed = None if forms.labels else _stored_numbers(columns, series_of, are_floats)
+    packed = None if forms.labels else _stored_numbers(columns, names, are_floats)
     if packed is not None:
         return packed.sorted()
     kinds = {*_NUMBERS, NoneType}
@@ -178,19 +247,16 @@ def pack_stored(query: Stored, rows: Rows, series_of: Mapping[tuple[Any, ...], i
     tags, values = named[: len(named) - fields], named[len(named) - fields :]
     keys = _joined(tags, len(times))
     given = [*zip(times, keys, *values, strict=True)]
-    plain = [
-        other is None and _is_plain(row, series_of, fields + 2, kinds) for row, other in zip(given, others, strict=True)
-    ]
-    good = _columns([row for row, is_plain in zip(given, plain, strict=True) if is_plain], series_of, fields + 2, kinds)
+    of_names = _plain(given, names, fields + 2, kinds)
+    plain = [other is None and is_plain for is_plain, other in zip(of_names, others, strict=True)]
+    good = _columns([row for row, is_plain in zip(given, plain, strict=True) if is_plain], names, fields + 2, kinds)
     packed = Packed.empty(fields) if good is None else good.sorted()
     whole = zip(times, *named, others, strict=True)
     packed.odd = [row for row, is_plain in zip(whole, plain, strict=True) if not is_plain]
     return packed
 
 
-def _stored_numbers(
-    columns: Sequence[Any], series_of: Mapping[tuple[Any, ...], int], are_floats: Sequence[bool]
-) -> Packed | None:
+def _stored_numbers(columns: Sequence[Any], names: SeriesNames, are_floats: Sequence[bool]) -> Packed | None:
     """Return stored rows as columns in their order, as most are; None if a row is odd or a value of another type.
 
     `are_floats` says of each field whether it holds floats: a whole one may come as an integer.
@@ -200,7 +266,7 @@ def _stored_numbers(
     if others.count(None) < len(others) or (not is_array and {*map(type, times)} - {int, datetime}):
         return None
     try:
-        series = _series_of(named[: len(named) - fields], series_of, len(times))
+        series = _series_of(named[: len(named) - fields], names, len(times))
         time_ns = times if is_array else np.array(canonical_column(times, of_time=True), dtype=np.int64)
         values = [*map(_of_one_type, named[len(named) - fields :], are_floats)]
     except (TypeError, OverflowError):  # a tag of a strange type, a number too large
@@ -210,15 +276,18 @@ def _stored_numbers(
     return Packed.of(time_ns, series, [column for column in values if column is not None])
 
 
-def _series_of(tags: Sequence[Any], series_of: Mapping[tuple[Any, ...], int], rows: int) -> NDArray[np.int64]:
+def _series_of(tags: Sequence[Any], names: SeriesNames, rows: int) -> NDArray[np.int64]:
     """Return the numbers of the series by all their tags, -1 where these are of none; of tags apart, once a series."""
     codes = [column.codes for column in tags if isinstance(column, Codes)]
     if codes and len(codes) == len(tags) and all(one is codes[0] for one in codes):
         used, which = np.unique(codes[0], return_inverse=True)  # of a million series few have points in a stretch
         texts = [column.values for column in tags]
-        return np.array([series_of.get(tuple(column[one] for column in texts), -1) for one in used.tolist()])[which]
-    keys = _joined([column.tolist() if isinstance(column, Codes) else column for column in tags], rows)
-    return np.array([series_of.get(key, -1) for key in keys])
+        pieces = (used[start : start + _PIECE].tolist() for start in range(0, len(used), _PIECE))
+        of_each = [names.numbers_of([tuple(column[one] for column in texts) for one in piece]) for piece in pieces]
+        return np.concatenate(of_each)[which]
+    return names.numbers_of(
+        _joined([column.tolist() if isinstance(column, Codes) else column for column in tags], rows)
+    )
 
 
 def _of_one_type(column: Sequence[Any] | NDArray[Any], is_float: bool) -> NDArray[Any] | None:
@@ -237,31 +306,31 @@ def _joined(columns: Sequence[Sequence[Any]], rows: int) -> Sequence[tuple[Any, 
     return [*zip(*columns, strict=True)] if columns else [()] * rows
 
 
-def _columns(rows: Sequence[Row], series_of: Mapping[Any, int] | None, width: int, numbers: set[type]) -> Packed | None:
+def _columns(rows: Sequence[Row], names: SeriesNames | None, width: int, numbers: set[type]) -> Packed | None:
     """Return the rows as columns in their order; None if one of them is odd."""
     if not rows:
-        return Packed.empty(width - 1 - (series_of is not None))
+        return Packed.empty(width - 1 - (names is not None))
     if set(map(len, rows)) != {width}:
         return None
     times, *columns = zip(*rows, strict=True)
     keys: Sequence[Any] = ()
-    if series_of is not None:
+    if names is not None:
         keys, *columns = columns
-    return _numbers_of(times, keys, columns, series_of, numbers)
+    return _numbers_of(times, keys, columns, names, numbers)
 
 
 def _numbers_of(
     times: Sequence[Any],
     keys: Sequence[Any],
     columns: Sequence[Sequence[Any]],
-    series_of: Mapping[Any, int] | None,
+    names: SeriesNames | None,
     numbers: set[type],
 ) -> Packed | None:
     """Return columns of canonical values as those of numbers, in their order; None if a row is odd."""
-    series = [0] * len(times) if series_of is None else [series_of.get(key, -1) for key in keys]
+    series = np.zeros(len(times), dtype=np.int64) if names is None else names.numbers_of(keys)
     kinds = [set(map(type, column)) for column in columns]
     are_numbers = set(map(type, times)) == {int} and all(kind <= numbers for kind in kinds)
-    if not are_numbers or min(series) < 0 or min(times) not in _INT64 or max(times) not in _INT64:
+    if not are_numbers or series.min() < 0 or min(times) not in _INT64 or max(times) not in _INT64:
         return None
     values = np.array(columns, dtype=np.float64).T if columns else np.empty((len(times), 0))
     if NoneType in numbers and np.isnan(values).sum() != sum(column.count(None) for column in columns):
@@ -269,15 +338,22 @@ def _numbers_of(
     rest = None
     if any(int in kind for kind in kinds):
         rest = np.array([_rest(column, one) for column, one in zip(columns, values.T, strict=True)]).T
-    return Packed(np.array(times, dtype=np.int64), np.array(series, dtype=np.int64), values, rest=rest)
+    return Packed(np.array(times, dtype=np.int64), series, values, rest=rest)
 
 
-def _is_plain(row: Row, series_of: Mapping[Any, int] | None, width: int, numbers: set[type]) -> bool:
+def _plain(rows: Sequence[Row], names: SeriesNames | None, width: int, numbers: set[type]) -> list[bool]:
+    """Return for each row whether columns hold it: of a known series, with a time and numbers."""
+    plain = [_is_of_numbers(row, width, 1 if names is None else 2, numbers) for row in rows]
+    if names is None:
+        return plain
+    known = iter(names.numbers_of([row[1] for row, is_plain in zip(rows, plain, strict=True) if is_plain]).tolist())
+    return [is_plain and next(known) >= 0 for is_plain in plain]
+
+
+def _is_of_numbers(row: Row, width: int, first: int, numbers: set[type]) -> bool:
     if len(row) != width or type(row[0]) is not int or row[0] not in _INT64:
         return False
-    if series_of is not None and row[1] not in series_of:
-        return False
-    values = row[1 if series_of is None else 2 :]
+    values = row[first:]
     return all(type(value) in numbers and (value == value or NoneType not in numbers) for value in values)  # noqa: PLR0124
 
 

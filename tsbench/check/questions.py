@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 import numpy as np
 
 from tsbench.check.comparison import Difference, NotAnAnswer, canonical, compare_answers, forms_of, in_order
-from tsbench.check.packed import Packed, join_packed, pack
+from tsbench.check.packed import Packed, SeriesNames, join_packed, pack
 from tsbench.check.points import EVER_NS, NEVER_NS
 from tsbench.model import Rows, Text
 
@@ -59,13 +59,12 @@ class Question(Generic[Q_co]):
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The keys and tags of a world's `scale` series, and the number of each key; answers have keys if `keyed`.
+    """The keys and tags of a world's `scale` series; answers have keys if `keyed`.
 
     Of stored rows all tags together are the key.
     """
 
-    every_key: Sequence[Any]
-    numbers: Mapping[Any, int]
+    every_key: SeriesNames
     scale: int
     keyed: bool = True
     tags: Mapping[str, Codes] = field(default_factory=dict)
@@ -73,14 +72,9 @@ class Names:
     """What `groups` returned before."""
 
     @property
-    def keys(self) -> Sequence[Any] | None:
+    def keys(self) -> SeriesNames | None:
         """The keys of all series; None where answers have no key."""
         return self.every_key if self.keyed else None
-
-    @property
-    def series_of(self) -> Mapping[Any, int] | None:
-        """The number of each key; None where answers have no key."""
-        return self.numbers if self.keyed else None
 
     def chosen(self, query: Query) -> NDArray[np.bool_] | None:
         """Return a mask of the series that a query chooses, of shape (scale,); None: all."""
@@ -88,7 +82,8 @@ class Names:
         if keys is None and not tagged:
             return None
         mask = np.full(self.scale, keys is None)
-        mask[[self.numbers[key] for key in keys or () if key in self.numbers]] = True
+        chosen = self.every_key.numbers_of(keys or ())
+        mask[chosen[chosen >= 0]] = True
         for one in tagged:
             codes = self.tags[one.tag]
             mask &= np.array([value in one.values for value in codes.values])[codes.codes]
@@ -130,8 +125,8 @@ def pack_rows(query: Query, rows: Sequence[Row], names: Names) -> Packed:
         packed = Packed.empty(0)
         packed.odd = [*map(tuple, rows)]
         return packed
-    fields = len(query.columns) - 1 - (names.series_of is not None)
-    return pack(rows, names.series_of, fields, nullable=query.measurement.nullable)
+    fields = len(query.columns) - 1 - names.keyed
+    return pack(rows, names.keys, fields, nullable=query.measurement.nullable)
 
 
 def compare_answer(question: Question[Query], expected: Packed, names: Names) -> Difference | None:

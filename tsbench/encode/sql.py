@@ -131,6 +131,13 @@ def tag_rows(tags: Mapping[str, Codes], first: int = 0, *, key_may_lack: bool = 
     return list(zip(range(first, first + len(lists[0])), *lists, strict=True)) if tags else []
 
 
+def columns_of(rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[list[Any], ...]]:
+    """Yield the columns of 100,000 rows each."""
+    for start in range(0, len(rows), _PIECE_ROWS):
+        yield tuple(map(list, zip(*rows[start : start + _PIECE_ROWS], strict=True)))
+
+
+_PIECE_ROWS = 100_000
 _Key = tuple[int, tuple[str, ...]]
 _cache: OrderedDict[_Key, tuple[Mapping[str, Codes], tuple[str, ...]]] = OrderedDict()
 

@@ -31,10 +31,10 @@ _KINDS: dict[str, tuple[set[str], str]] = {
     ),
     "use case": (
         {"about", "tags", "measurement", "recording"},
-        "`tsbench init postgres --use-case {}` writes a scenario with it",
+        "`tsbench init TARGET --use-case {}` writes a scenario with it",
     ),
 }
-"""Keys by which a file of each kind is known, and what is done with one."""
+"""Keys by which a file of each kind is known, and a command that takes it."""
 _FREE = {"question", "claim", "figure"}
 """Keys whose texts are for readers, and may have line breaks."""
 SHIPPED = (Path(__file__).parent.parent / "scenarios", Path(__file__).parent.parent.parent / "scenarios")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import time
 from abc import abstractmethod
-from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from tsbench.model import Measurement
     from tsbench.targets.base import Command
 
@@ -31,6 +32,9 @@ NamedColumns: TypeAlias = "tuple[Sequence[str], Sequence[Any]]"
 """The names of an answer's columns, and the columns: lists, tuples or arrays."""
 Fetch: TypeAlias = "Callable[[str], tuple[Sequence[str], Sequence[tuple[Any, ...]]]]"
 """Executes a statement and returns the names of the answer's columns, and its rows."""
+_NO_NUMBER = -(2**63)
+"""The number of no series."""
+_SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 _ALL_TAGS = 'SELECT * FROM "tags"'
 
 
@@ -95,24 +99,28 @@ def _joined(
 
     A row of which no series has the number lacks all tags; one of which several have it, is as many.
     """
-    (numbers,) = ByColumn([column for name, column in pairs if name == "tags_id"]).lists()
-    values = ByColumn([*tags]).lists()
-    ids = values[[*of].index("id")]
-    place_of = {number: place for place, number in enumerate(ids)}
+    (numbers,) = (_integers(column, _NO_NUMBER) for name, column in pairs if name == "tags_id")
+    ids = _integers(tags[[*of].index("id")], _NO_NUMBER + 1)
+    order = np.argsort(ids, kind="stable")
+    first, last = (np.searchsorted(ids[order], numbers, side) for side in _SIDES)
     others = [(name, column) for name, column in pairs if name != "tags_id"]
-    if len(place_of) == len(ids):
-        places = [place_of.get(number, -1) for number in numbers]
-    else:
-        places_of: dict[Any, list[int]] = defaultdict(list)
-        for place, number in enumerate(ids):
-            places_of[number].append(place)
-        rows = [row for row, number in enumerate(numbers) for _ in places_of.get(number, "1")]
-        places = [place for number in numbers for place in places_of.get(number, [-1])]
-        others = [(name, [column[row] for row in rows]) for name, column in others]
-    codes = np.array(places, dtype=np.int32)
+    if (last - first).max(initial=0) > 1:
+        times = np.maximum(last - first, 1)
+        rows = np.repeat(np.arange(len(numbers)), times)
+        others = [(name, [column[row] for row in rows.tolist()]) for name, column in others]
+        first, last = first[rows] + np.arange(len(rows)) - np.repeat(np.cumsum(times) - times, times), last[rows]
+    codes = np.where(first < last, np.append(order, -1)[np.minimum(first, len(ids))], -1).astype(np.int32)
     none = cast("str", None)  # the last of each column, that of -1
-    joined = [(name, Codes(codes, (*column, none))) for name, column in zip(of, values, strict=True) if name != "id"]
-    return [*others, *joined], len(codes)
+    of_tags = zip(of, ByColumn([*tags]).lists(), strict=True)
+    return [*others, *((name, Codes(codes, (*column, none))) for name, column in of_tags if name != "id")], len(codes)
+
+
+def _integers(column: Any, otherwise: int) -> NDArray[np.int64]:
+    """Return a column's integers, with `otherwise` in place of all else."""
+    if isinstance(column, np.ndarray) and column.dtype.kind == "i":
+        return column
+    values = column.tolist() if isinstance(column, np.ndarray) else column
+    return np.array([value if type(value) is int else otherwise for value in values], dtype=np.int64)
 
 
 def _own_tags(stored: Any) -> dict[str, Any]:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 BATCH = "tsbench_batch"
 """Name by which a bulk write's statement refers to the session's columns."""
-_TAG_ROWS = 100_000
-"""Most rows of the table of tags in one statement."""
 
 
 class _Text(SqlText):
@@ -83,8 +81,7 @@ class DuckdbSchema(SqlSchema):
         return [f"CREATE TABLE {quoted(m.name)} ({self.columns(m)})"]
 
     def insert_tags(self, rows: Sequence[tuple[Any, ...]], tags: Mapping[str, Codes]) -> Iterator[Statement]:
-        for start in range(0, len(rows), _TAG_ROWS):  # of parameters by themselves a million rows take minutes
-            columns = tuple(map(list, zip(*rows[start : start + _TAG_ROWS], strict=True)))
+        for columns in sql.columns_of(rows):  # of parameters by themselves a million rows take minutes
             yield Statement(f'INSERT INTO "tags" SELECT {", ".join(["unnest(?)"] * len(columns))}', columns)
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:

@@ -46,6 +46,9 @@ class InfluxServer1(LocalHttpServer):
         "data.query-log-enabled": "false",
         # The default, set here because any comparison depends on it: every write is synced.
         "data.wal-fsync-delay": "0s",
+        # By default loads of more than 100,000 values of a tag, or a million series, are refused.
+        "data.max-values-per-tag": "0",
+        "data.max-series-per-database": "0",
         # Else little data is in the log only when its size is read: see `http_api.settle`.
         f"data.{http_api.COLD}": http_api.OUR_COLD,
     }

@@ -135,10 +135,9 @@ class PostgresSchema(SqlSchema):
         yield Statement(f'CREATE INDEX ON "tags" ({key_of(tags)})')
 
     def insert_tags(self, rows: Sequence[tuple[Any, ...]], tags: Mapping[str, Codes]) -> Iterator[Statement]:
-        if rows:
-            types = ["int", *("text" for _ in tags)]
-            arrays = ", ".join(f"{_mark(n)}::{kind}[]" for n, kind in enumerate(types, 1))
-            columns = tuple(map(list, zip(*rows, strict=True)))
+        types = ["int", *("text" for _ in tags)]
+        arrays = ", ".join(f"{_mark(n)}::{kind}[]" for n, kind in enumerate(types, 1))
+        for columns in sql.columns_of(rows):
             yield Statement(f'INSERT INTO "tags" SELECT * FROM unnest({arrays})', columns)
 
     def settle(self, measurements: Sequence[Measurement]) -> Sequence[Statement]:
