@@ -131,6 +131,9 @@ def test_the_first_difference_is_named_with_its_row_and_column() -> None:
     )
     assert f"first missing: ({TWO}, 'a', 2.0)" in str(differ([(1, "a", 1.0), (2, "a", 2.0)], [(1, "a", 1.0)]))
     assert f"first unexpected: ({TWO}, 'a', 2.0)" in str(differ([(1, "a", 1.0)], [(1, "a", 1.0), (2, "a", 2.0)]))
+    rounded = "0.4982 instead of 0.49823321554770317, rounded to 4 decimals (row"
+    assert rounded in str(differ([(1, "a", 0.49823321554770317)], [(1, "a", 0.4982)]))
+    assert "rounded" not in str(differ([(1, "a", 0.49823321554770317)], [(1, "a", 0.4983)]))
     assert "2 columns instead of 3" in str(differ([(1, "a", 1.0)], [(1, "a")]))
 
 

@@ -96,7 +96,13 @@ def test_the_last_line_repeats_no_reason_that_stands_above_it(tmp_path: Path) ->
     text = "9.36 ms: 520 of 520 ops were not below 1.00 us; is broken with 99.9 %"
     gates = (GateResult("write:p99<1us", 9e6, "fail", text), GateResult("failures<1%", 0.0, "pass", "0 %"))
     small: dict[str, Any] = {"seconds": 2, "warmup": 0, "rate": 5}
-    shapes = [Shape(cell="a", gates=gates, **small), Shape(cell="b", validity="invalid", reason="no server", **small)]
-    broken, invalid = ResultSet.read(make_results(tmp_path / "r", shapes)).summary.cells
+    ops = (GateResult("failed ops<=0%", 13.1, "fail", "13.1 %, 21 of 160 ops: 21 ops failed"),)
+    shapes = [
+        Shape(cell="a", gates=gates, **small),
+        Shape(cell="b", gates=ops, **small),
+        Shape(cell="c", validity="invalid", reason="no server", **small),
+    ]
+    broken, failed, invalid = ResultSet.read(make_results(tmp_path / "r", shapes)).summary.cells
     assert _short(broken) == "failed write:p99<1us (9.36 ms)"
+    assert _short(failed) == "failed ops<=0% (13.1 %, 21 of 160 ops)"
     assert _short(invalid) == "invalid"

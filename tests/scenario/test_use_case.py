@@ -404,6 +404,12 @@ def test_a_mistake_with_texts_or_booleans_is_one_line(old: str, new: str, why: s
     expect_one_line(STATES, (old, new), why, tmp_path)
 
 
+def test_rows_are_ordered_by_values_that_each_group_has(tmp_path: Path) -> None:
+    gaps = (PUMPS.parent / "gaps.toml").read_text(encoding="utf-8")
+    why = "query.warmest.order: points lack 'vib', and databases differ on the place of none"
+    expect_one_line(gaps, ('order = "max(temp)"', 'order = "max(vib)"'), why, tmp_path)
+
+
 def test_a_use_case_goes_through_the_phases_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "pumps.toml").write_text(TEXT)
     endpoint = f"sqlite://{tmp_path / 'x.db'}"

@@ -26,6 +26,8 @@ Row = tuple[Any, ...]
 
 ROWS = " (row "
 """What precedes the two whole rows in the text of a difference."""
+_ROUNDED = range(2, 10)
+"""Decimals to which a value may be said to be rounded: with fewer any value may look so."""
 ROUNDING = 2.0**-52
 """Bound of a computed value by number of values and largest magnitude m: n * m * ROUNDING for a mean, n times that for
 a sum. However n values are added, the error is at most (n - 1) * n * m * 2**-53 (Higham, Accuracy and Stability of
@@ -279,7 +281,7 @@ def compare_rows(expected: list[Row], actual: list[Row], columns: tuple[str, ...
             if not equal(one, other):
                 place = f"row {index + 1} of {len(expected)}, {column}"
                 shown, wanted = (_shown_row(columns, row) for row in (got, want))
-                values = f"{_shown(column, other)} instead of {_shown(column, one)}"
+                values = f"{_shown(column, other)} instead of {_shown(column, one)}{_rounded(other, one)}"
                 return Difference(f"{place}: {values}{ROWS}{shown}, expected {wanted})")
         if len(want) != len(got):
             return Difference(f"row {index + 1} has {len(got)} columns instead of {len(want)}", "other columns")
@@ -301,6 +303,14 @@ def _shown(column: str, value: Any) -> str:
         with suppress(ValueError, OverflowError, OSError):  # a number that is none of a year up to 9999
             return format_time(value)
     return repr(value)
+
+
+def _rounded(given: Any, expected: Any) -> str:
+    """Return to how many decimals a wrong number looks rounded, as that of a decimal type; "" if it does not."""
+    decimals = len(repr(given).partition(".")[2])
+    if not (isinstance(given, float) and isinstance(expected, float)) or decimals not in _ROUNDED:
+        return ""
+    return f", rounded to {decimals} decimals" if abs(given - expected) <= 0.5 * 10.0**-decimals else ""
 
 
 def equal(one: Any, other: Any) -> bool:

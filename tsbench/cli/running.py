@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tsbench.report.baseline import RelativeGate
     from tsbench.report.export import Exports
-    from tsbench.results.summary import Summary
+    from tsbench.results.summary import GateResult, Summary
     from tsbench.run.cleanup import Cleaned
     from tsbench.run.keeping import Stay
     from tsbench.run.standing import Standing
@@ -277,11 +277,15 @@ def _short(summary: Summary) -> str:
     """Return why a run did not pass, without what stands in the lines about it."""
     said = {"fail": "failed", "not judged": "not judged"}
     if not summary.validity.is_valid:
-        return ", ".join([summary.validity.state, *(f"failed {gate.gate}" for gate in summary.failed_gates)])
+        return ", ".join([summary.validity.state, *(_said("failed", gate) for gate in summary.failed_gates)])
     gates = [gate for gate in summary.gates if gate.state in said]
     return ", ".join(
-        f"{said[gate.state]} {gate.gate} ({shortened(gate.text.partition(': ')[0], 80)})" for gate in gates
+        f"{_said(said[gate.state], gate)} ({shortened(gate.text.partition(': ')[0], 80)})" for gate in gates
     )
+
+
+def _said(state: str, gate: GateResult) -> str:
+    return f"{state} {gate.gate}".replace("failed failed", "failed", 1)  # ops, which a gate of ours names so
 
 
 def _one_place() -> bool:

@@ -275,7 +275,7 @@ def _span(texts: Iterable[str]) -> str:
 
 def _gates(sides: Sequence[Side]) -> list[tuple[str, str]]:
     """Return a line for each of the first sides that failed gates, and one for the sides that passed theirs."""
-    failed = [f"{side.name} failed {_named(side)}" for side in sides if side.failed]
+    failed = [f"{side.name} failed {_named(side).removeprefix('failed ')}" for side in sides if side.failed]
     passed = [side.name for side in sides if side.passed and side.gated]
     said = [*_first(failed, "others failed, too")]
     if failed and passed:

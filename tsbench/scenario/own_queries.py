@@ -383,9 +383,10 @@ def _expect_values(place: str, query: QueryPart, fields: Mapping[str, Column]) -
     for how, name in query.values:
         if how != "count" and fields[name].labels:
             raise ValueError(f"{place}.select: '{name}' holds no numbers, of which there would be a {how}; count them")
+    ordered = _ORDER.fullmatch(query.order) if query.order and query.values else None
+    if ordered is not None and fields[ordered[2]].nullable:
+        raise ValueError(f"{place}.order: points lack '{ordered[2]}', and databases differ on the place of none")
     lacking = [name for name in query.fields if fields[name].nullable]
-    if query.order and query.values and lacking:
-        raise ValueError(f"{place}.order: points lack '{lacking[0]}', and databases differ on the place of none")
     if lacking and query.values and query.newest:
         raise ValueError(f"{place}.newest: points lack '{lacking[0]}', and databases differ on buckets of none")
     if len(lacking) == len(query.fields) and query.newest:
