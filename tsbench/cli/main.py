@@ -162,12 +162,15 @@ def web(
         str, typer.Option(help="The address to listen on; for others than this host set TSBENCH_WEB_PASSWORD.")
     ] = "127.0.0.1",
 ) -> None:
-    """Open Locust's web UI for a database; what follows goes to Locust (--processes 4, --endpoint URL, ...)."""
+    """Open Locust's web UI for a database; what follows goes to Locust (--use-case pumps.toml, --endpoint URL, ...)."""
     from tsbench.report import expect_packages
+    from tsbench.run.locust_process import locustfile
     from tsbench.run.locust_process import web as open_web
+    from tsbench.scenario.starting import own_locustfile
 
     expect_packages()  # before Locust says that its page starts
-    open_web(target, host, port, context.args)
+    file, words = own_locustfile(target, context.args) or (locustfile(target), [])
+    open_web(file, host, port, [*words, *context.args])
 
 
 class What(StrEnum):

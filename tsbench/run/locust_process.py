@@ -164,15 +164,14 @@ def expect_free(host: str, port: int, option: str) -> None:
             raise UserMistake(f"cannot listen on {host}:{port}: {error.strerror}; choose another {option}") from None
 
 
-def web(target: str, host: str, port: int, words: Sequence[str]) -> NoReturn:
-    """Replace this process by Locust with its web UI and a target's locustfile, so that signals reach Locust.
+def web(file: Path, host: str, port: int, words: Sequence[str]) -> NoReturn:
+    """Replace this process by Locust with its web UI and a locustfile, so that signals reach Locust.
 
     Raises
     ------
     UserMistake
-        If the target has no locustfile, the port is taken, or other machines could reach the page without a password.
+        If the port is taken, or other machines could reach the page without a password.
     """
-    file = locustfile(target)
     secret_for(host, WEB_PASSWORD, "--host")
     expect_free(host, port, "--port")
     command = [sys.executable, "-m", LOCUST, "-f", str(file), "--class-picker"]

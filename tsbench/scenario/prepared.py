@@ -42,7 +42,7 @@ def prepared(parts: Mapped, place: Path) -> tuple[RecordingPart, ...]:
     known = _known(whole)
     try:
         digest = known.read_text(encoding="utf-8")
-        recorded_at(_cache() / digest)
+        recorded_at(_recordings() / digest)
     except (OSError, ValueError, TypeError):
         digest = _prepare(whole, known)
     return tuple(part.model_copy(update={"digest": digest}) for part in whole)
@@ -65,7 +65,7 @@ def recorded(parts: Mapped) -> Recorded:
     """
     digest = parts[0].digest
     try:
-        return recorded_at(_cache() / digest)
+        return recorded_at(_recordings() / digest)
     except OSError:
         pass
     absent = next((path for part in parts for path in part.files if not Path(path).is_file()), None)
@@ -76,7 +76,7 @@ def recorded(parts: Mapped) -> Recorded:
         raise UserMistake(
             f"{parts[0].files[0]}: is not the recording that the run was planned with; copy that one here"
         )
-    return recorded_at(_cache() / digest)
+    return recorded_at(_recordings() / digest)
 
 
 def layouts_of(parts: Mapped) -> tuple[Layout, ...]:
@@ -95,7 +95,7 @@ def _known(parts: Mapped) -> Path:
     paths = [path for part in parts for path in part.files]
     status = [(path, os.stat(path).st_size, os.stat(path).st_mtime_ns) for path in paths]  # noqa: PTH116
     said = json.dumps([_FORM, status, [part.model_dump(mode="json") for part in parts]], sort_keys=True)
-    return _cache() / f"{hashlib.sha256(said.encode()).hexdigest()[:32]}.txt"
+    return _recordings() / f"{hashlib.sha256(said.encode()).hexdigest()[:32]}.txt"
 
 
 def _prepare(parts: Mapped, known: Path) -> str:
@@ -120,8 +120,12 @@ def _prepare(parts: Mapped, known: Path) -> str:
     return str(about["digest"])
 
 
-def _cache() -> Path:
-    """Return the directory of prepared recordings."""
+def cache() -> Path:
+    """Return the directory of files that tsbench makes again when somebody deletes them."""
     given = os.environ.get("TSBENCH_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
-    return Path(given or f"{base}/tsbench").absolute() / "recordings"
+    return Path(given or f"{base}/tsbench").absolute()
+
+
+def _recordings() -> Path:
+    return cache() / "recordings"

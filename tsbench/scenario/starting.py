@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from argparse import ArgumentParser
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tsbench import units
-from tsbench.errors import UserMistake
+from tsbench.errors import Broken, UserMistake
 from tsbench.model import Window
+from tsbench.results.rundir import write_atomically
 from tsbench.scenario.parts import WorldPart
+from tsbench.scenario.prepared import cache
 from tsbench.scenario.use_case import resolved
 from tsbench.scenario.validation import expect_room_for, points_of
 from tsbench.targets.base import Unsupported
+from tsbench.targets.registry import get
 from tsbench.workload import queries
 from tsbench.workload.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tsbench.targets.base import Schema
     from tsbench.targets.target import Target
@@ -137,6 +141,22 @@ class Start:
             lines += ["    @task", f"    def ask_{name}(self) -> None:", f'        self.query("{kind}")', ""]
         return "\n".join(lines).rstrip() + "\n"
 
+    def kept_locustfile(self) -> Path:
+        """Write a locustfile into the cache, since nobody will change it, and return its path.
+
+        Raises
+        ------
+        UserMistake
+            If the directory cannot be made or written to.
+        """
+        path = cache() / "web" / f"{self.target}-{self.world.spec.use_case}.py"
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(path, replace(self, use_case=str(Path(self.use_case).resolve())).locustfile.encode())
+        except (OSError, Broken) as error:
+            raise UserMistake(f"{path}: cannot be written: {error}; set TSBENCH_CACHE") from None
+        return path
+
     def _user(self, name: str, does: str, weight: int, wait: str) -> list[str]:
         head = ["", "", f"class {name}(TimeSeriesUser):", f'    """{does}."""', "", f'    target = "{self.target}"']
         return [
@@ -146,6 +166,24 @@ class Start:
             f"    wait_time = {wait}",
             "",
         ]
+
+
+def own_locustfile(target: str, words: Sequence[str]) -> tuple[Path, list[str]] | None:
+    """Return a locustfile about the first file that `--use-case` names, and the options for its data; None without.
+
+    Raises
+    ------
+    UserMistake
+        If the use case is wrong, the target is unknown or does not hold its points, or nothing can be written.
+    """
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--use-case", action="append", default=[])
+    case = next((one for one in parser.parse_known_args(words)[0].use_case if one.endswith(".toml")), None)
+    if case is None:
+        return None
+    start = Start.of(case, get(target))
+    window = [] if start.world.recorded is not None else ["--load-window", units.format_exact_duration(start.load_ns)]
+    return start.kept_locustfile(), window
 
 
 def _why_not(kind: str, world: World, load_ns: int, schema: Schema) -> str:
