@@ -222,7 +222,6 @@ def test_a_dashboards_queries_are_answered(
         "check.answers=100",
         "world.scale=10",
     ]
-    keys += ["world.decimals=4"] if "victoriametrics" in targets else []
     words = [word for key in keys for word in ("--set", key)]
     code = main(["run", str(tmp_path / "s.toml"), *words, "--out", str(tmp_path / "results"), "--no-report"])
     said = capsys.readouterr()

@@ -404,6 +404,18 @@ def test_a_mistake_with_texts_or_booleans_is_one_line(old: str, new: str, why: s
     expect_one_line(STATES, (old, new), why, tmp_path)
 
 
+def test_values_that_a_database_cannot_hold_are_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = 'about = "p"\n[tags]\npump = { number = "p-{}" }\n[[measurement]]\nname = "m"\nfields.x = { walk = 1 }\n'
+    (tmp_path / "pumps.toml").write_text(case)
+    text = SCENARIO[: SCENARIO.index("[[op]]")].replace('"sqlite"', '"victoriametrics"') + "[[op]]\nwrite = 10\n"
+    (tmp_path / "s.toml").write_text(text)
+    assert main(["run", str(tmp_path / "s.toml"), "--dry-run"]) == 2
+    says(complaint(capsys.readouterr().err), "world.use_case: VictoriaMetrics cannot express", "world.decimals = 4")
+    assert main(["run", str(tmp_path / "s.toml"), "--dry-run", "--set", "world.decimals=4"]) == 0
+
+
 def test_rows_are_ordered_by_values_that_each_group_has(tmp_path: Path) -> None:
     gaps = (PUMPS.parent / "gaps.toml").read_text(encoding="utf-8")
     why = "query.warmest.order: points lack 'vib', and databases differ on the place of none"

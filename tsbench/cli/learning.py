@@ -15,6 +15,8 @@ from tsbench.errors import UserMistake, require
 from tsbench.text import suggestion
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tsbench.scenario.learning import FieldSummary, Learned
     from tsbench.scenario.own_queries import QueryPart
 
@@ -94,6 +96,7 @@ def _learn_dashboard(path: Path, use_case: str | None, longest: str, out: Path |
     from tsbench.scenario.own_queries import tags_of, with_queries
     from tsbench.scenario.parts import WorldPart
     from tsbench.scenario.use_case import resolved
+    from tsbench.scenario.validation import decimals_for
     from tsbench.targets.base import Unsupported
     from tsbench.targets.registry import TARGETS
     from tsbench.units import parse_duration_ns
@@ -123,7 +126,10 @@ def _learn_dashboard(path: Path, use_case: str | None, longest: str, out: Path |
                 names.append(name)
         return names
 
-    known = Known(layouts_of(spec), tags_of(spec.case), lambda text: gold().columns(text), targets)
+    def decimals(names: Sequence[str]) -> int | None:
+        return decimals_for(world, (next(iter(TARGETS[name].schemas.values())) for name in names))
+
+    known = Known(layouts_of(spec), tags_of(spec.case), lambda text: gold().columns(text), targets, decimals)
     learned = learn_dashboard(content, known, use_case, longest_ns)
     if gold.cache_info().currsize:
         gold().close()

@@ -48,13 +48,15 @@ class Known:
     """Data that a dashboard asks about: the measurements, and the tags with their values.
 
     `columns` returns names and kinds of the columns of an SQL query's answer; it raises ValueError if it is no query of
-    these data. `targets` returns the databases that understand a query.
+    these data. `targets` returns the databases that understand a query, `decimals` to how many decimals some of them
+    need the data rounded, if they do.
     """
 
     layouts: Sequence[Layout]
     tags: Mapping[str, Sequence[str] | None]
     columns: Columns
     targets: Callable[[QueryPart], Sequence[str]]
+    decimals: Callable[[Sequence[str]], int | None]
 
     @property
     def key(self) -> str:
@@ -135,10 +137,12 @@ def learn_dashboard(dashboard: Mapping[str, Any], known: Known, use_case: str, l
     refresh_s = _duration_ns(refresh) / NS_PER_S if isinstance(refresh, str) and _duration_ns(refresh) else _REFRESH_S
     more = f"  # or {', '.join(targets[3:])}" if targets[3:] else ""
     rate = max(0.1, round(_VIEWERS * len(tables) / refresh_s, 1))
+    decimals = known.decimals(targets[:3])
     title = printable_line(str(dashboard.get("title") or "the dashboard"))
     head = [
         f"question = {json.dumps(f'Which database answers {title}?', ensure_ascii=False)}",
         f"world.use_case = {json.dumps(use_case)}",
+        *([] if decimals is None else [f"world.decimals = {decimals}  # of which databases keep no more"]),
         f'load.window = "{format_exact_duration(2 * max(windows_ns))}"  # queries choose their windows in it',
         f"# {_VIEWERS} people look at it, and each panel asks again every {refresh_s:g} s",
         f'drive = {{ loop = "open", rate = {rate:g}, users = 8, duration = "60s" }}',

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tsbench.errors import UserMistake
-from tsbench.model import Kind, WriteMode
-from tsbench.scenario.validation import expect_room_for
-from tsbench.targets.base import Unsupported
+from tsbench.model import Kind
+from tsbench.scenario.validation import expect_room_for, expect_values
 from tsbench.targets.registry import TARGETS
 from tsbench.units import format_exact_duration
 
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 _BATCH = 10_000
 SIMULATED_POINTS = 200_000
 """Points of simulated data that are looked at, about; of recorded ones all are."""
-TRIED_BATCHES = 10
-"""Batches that each database's encoder is given."""
 _STEP = 1.02
 """Factor between two bounds of the distribution of gaps."""
 
@@ -195,8 +191,7 @@ def _refusal(world: World, target: Target, schema: Schema) -> str:
         return f"it stores times to {format_exact_duration(step_ns)}; cut them with round in recording.time"
     try:
         expect_room_for(world, target, schema)
-        for batch in islice(world.batches(0, points=_BATCH), TRIED_BATCHES):
-            schema.encode(batch, WriteMode.MULTI)
-    except (UserMistake, Unsupported) as error:
+        expect_values(world, schema)
+    except UserMistake as error:
         return str(error).removeprefix("world.use_case: ")
     return ""

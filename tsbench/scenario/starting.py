@@ -16,7 +16,7 @@ from tsbench.results.rundir import write_atomically
 from tsbench.scenario.parts import WorldPart
 from tsbench.scenario.prepared import cache
 from tsbench.scenario.use_case import resolved
-from tsbench.scenario.validation import expect_room_for, points_of
+from tsbench.scenario.validation import decimals_for, expect_room_for, expect_values, points_of
 from tsbench.targets.base import Unsupported
 from tsbench.targets.registry import get
 from tsbench.workload import queries
@@ -65,6 +65,9 @@ class Start:
             raise UserMistake(f"--use-case {use_case}: {error}") from None
         schema = next(iter(target.schemas.values()))
         expect_room_for(world, target, schema)
+        if (decimals := decimals_for(world, [schema])) is not None:
+            world = World(replace(world.spec, decimals=decimals))
+            expect_values(world, schema)
         own = [query.name for query in part.queries] or [*(world.spec.case.queries if world.spec.case else ())]
         load_ns = max([_LEAST_LOAD_NS, *(query.window or 0 for query in part.queries)])
         reasons = {kind: _why_not(kind, world, load_ns, schema) for kind in own}
@@ -87,6 +90,11 @@ class Start:
             "[world]",
             f"use_case = {json.dumps(self.use_case)}",
             *scale,
+            *(
+                []
+                if world.spec.decimals is None
+                else [f"decimals = {world.spec.decimals}    # {self.target} keeps no more digits"]
+            ),
             "",
             "[load]                     # stored before anything is measured",
             *load,

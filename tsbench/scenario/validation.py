@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tsbench.errors import UserMistake
-from tsbench.model import Text
+from tsbench.model import Text, WriteMode
 from tsbench.scenario.file import naming
 from tsbench.scenario.use_case import expect_fit
 from tsbench.servers import cgroup
@@ -18,16 +20,16 @@ from tsbench.targets.target import Access, require_driver
 from tsbench.text import suggestion
 from tsbench.units import format_rough_duration, format_size
 from tsbench.workload import queries
-from tsbench.workload.world import layouts_of
+from tsbench.workload.world import World, layouts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from tsbench.scenario.parts import ServerPart
     from tsbench.scenario.spec import Job, RunSpec
     from tsbench.targets.base import Schema
     from tsbench.targets.target import Target
-    from tsbench.workload.world import World, WorldSpec
+    from tsbench.workload.world import WorldSpec
 
 
 def check_spec(spec: RunSpec, place: str) -> None:
@@ -59,6 +61,7 @@ def check_spec(spec: RunSpec, place: str) -> None:
             if mode not in schema.modes:
                 known = ", ".join(sorted(schema.modes))
                 raise UserMistake(f"{key}: '{mode}' is not one of {target.name}'s {schema.name}: {known}")
+        expect_values(world, schema)
 
 
 def expect_room_for(world: World, target: Target, schema: Schema) -> None:
@@ -85,6 +88,38 @@ def expect_room_for(world: World, target: Target, schema: Schema) -> None:
         raise UserMistake(f"world.use_case: {why}; {cure} one of its fields, or take another target")
 
 
+def expect_values(world: World, schema: Schema) -> None:
+    """Verify that a layout's encoder takes the first points: of simulated ones a hundred or so of a few series each.
+
+    The values of the first tick alone may have fewer digits than later ones.
+
+    Raises
+    ------
+    UserMistake
+        If it does not: one line with the field and the cure.
+    """
+    few = replace(world.spec, scale=min(world.spec.scale, _TRIED_SERIES), streams=1)
+    tried = World(few) if world.recorded is None else world
+    mode = WriteMode.MULTI if WriteMode.MULTI in schema.modes else next(iter(schema.modes))
+    try:
+        for batch in islice(tried.batches(0, points=_TRIED_POINTS), _TRIED_BATCHES):
+            schema.encode(batch, mode)
+    except Unsupported as why:
+        raise UserMistake(f"world.use_case: {why}") from None
+
+
+def decimals_for(world: World, schemas: Iterable[Schema]) -> int | None:
+    """Return to how many decimals floats are rounded so that all of these layouts hold them; None if they do so."""
+    try:
+        for schema in schemas:
+            expect_values(world, schema)
+    except UserMistake:
+        return _DECIMALS
+    return None
+
+
+_DECIMALS = 4
+_TRIED_SERIES, _TRIED_POINTS, _TRIED_BATCHES = 10, 1_000, 20
 _SCALE = " and world.scale, since a stream has at least one series"
 
 

@@ -170,7 +170,7 @@ def _check(name: str, column: NDArray[np.generic], *, is_int: bool) -> None:
         wrong &= np.isfinite(floats)  # which the encoder refuses
     if wrong.any():
         value = column[wrong][0]
-        cure = "" if is_int else "; give the data fewer digits, such as world.decimals = 4"
+        cure = "" if is_int else "; give the data fewer digits, by world.decimals = 4 or by decimals = 4 of the field"
         raise Unsupported(f"VictoriaMetrics cannot express {value} exactly (field {name}){cure}")
 
 
