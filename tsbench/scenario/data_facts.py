@@ -191,7 +191,7 @@ def _refusal(world: World, target: Target, schema: Schema) -> str:
         return f"it stores times to {format_exact_duration(step_ns)}; cut them with round in recording.time"
     try:
         expect_room_for(world, target, schema)
-        expect_values(world, schema)
+        expect_values(world, schema, points=_BATCH)
     except UserMistake as error:
         return str(error).removeprefix("world.use_case: ")
     return ""

@@ -88,8 +88,8 @@ def expect_room_for(world: World, target: Target, schema: Schema) -> None:
         raise UserMistake(f"world.use_case: {why}; {cure} one of its fields, or take another target")
 
 
-def expect_values(world: World, schema: Schema) -> None:
-    """Verify that a layout's encoder takes the first points: of simulated ones a hundred or so of a few series each.
+def expect_values(world: World, schema: Schema, points: int = 200) -> None:
+    """Verify that a layout's encoder takes the first points, 20 batches of `points` each; of simulated ones few series.
 
     The values of the first tick alone may have fewer digits than later ones.
 
@@ -102,7 +102,7 @@ def expect_values(world: World, schema: Schema) -> None:
     tried = World(few) if world.recorded is None else world
     mode = WriteMode.MULTI if WriteMode.MULTI in schema.modes else next(iter(schema.modes))
     try:
-        for batch in islice(tried.batches(0, points=_TRIED_POINTS), _TRIED_BATCHES):
+        for batch in islice(tried.batches(0, points=points), _TRIED_BATCHES):
             schema.encode(batch, mode)
     except Unsupported as why:
         raise UserMistake(f"world.use_case: {why}") from None
@@ -119,7 +119,7 @@ def decimals_for(world: World, schemas: Iterable[Schema]) -> int | None:
 
 
 _DECIMALS = 4
-_TRIED_SERIES, _TRIED_POINTS, _TRIED_BATCHES = 10, 1_000, 20
+_TRIED_SERIES, _TRIED_BATCHES = 10, 20
 _SCALE = " and world.scale, since a stream has at least one series"
 
 
