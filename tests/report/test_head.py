@@ -96,6 +96,18 @@ def test_the_time_that_most_sides_have_is_shown_and_drawn():
         assert len(drawn) == (2 if shown == "query mean" else 3 if shown == "query p50" else 4)
 
 
+def test_a_time_of_which_only_the_least_is_known_is_shown_as_that_and_compared_with_none(tmp_path: Path):
+    first, second = load_cells(make_results(tmp_path / "r", [Shape(cell=name, seconds=6, warmup=0) for name in "ab"]))
+    measured = second.summary.measured
+    assert measured is not None
+    write = measured.write.model_copy(update={"response_at_least": ("p50", "p99", "mean")})
+    summary = second.summary.model_copy(update={"measured": measured.model_copy(update={"write": write})})
+    head = head_of(sides_of([first, replace(second, summary=summary)]))
+    shown = [row.entries[head.titles.index("write p99")] for row in head.rows]
+    texts = [str(entry[0] if isinstance(entry, tuple) else entry) for entry in shown]
+    assert [text.startswith(">= ") for text in texts] == [False, True], texts
+
+
 @pytest.mark.parametrize(
     ("searched", "titles"),
     [("load:points/s", ("loaded, points/s", "bytes per point")), ("", ("write p50", "bytes per point"))],

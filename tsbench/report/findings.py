@@ -160,7 +160,7 @@ def compare(sides: Sequence[Side], loop: str, unshown: list[str], of_rules: Sequ
         if rule is None:
             continue
         has = [side for side in sides if rule.key in side.figures and _is_fair(rule, side, sides)]
-        none = tuple(side.name for side in sides if rule.key not in side.figures)
+        none = tuple(side.name for side in sides if rule.key not in side.figures and not side.overloads)
         if none and rule.about != "load":  # a run that used another one's load has none of its own
             lacking.setdefault(none, []).append(rule.name)
         if len(has) > 1:

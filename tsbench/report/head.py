@@ -11,7 +11,7 @@ from tsbench.measure.statistics import median_interval
 from tsbench.report.answer import at_load
 from tsbench.report.evidence import weakest
 from tsbench.report.findings import LOADS, RULES, leaders_of, middle
-from tsbench.report.metrics import MISSING
+from tsbench.report.metrics import COMPARED, MISSING
 from tsbench.report.sides import OF_OPEN_LOOP
 from tsbench.report.tables import Mark
 from tsbench.results.manifest import Host
@@ -168,8 +168,8 @@ def _marked(entry: Entry, side: Side, *, best: bool) -> Entry:
 
 def _text(side: Side, key: str) -> Entry:
     """Return a figure; of six repeats or more their median and its interval of 95 %."""
-    if key not in side.figures:
-        return MISSING
+    if key not in side.figures:  # a time of which only the least is known is not compared
+        return COMPARED[key].text(side.runs[0]) if key in COMPARED and len(side.runs) == 1 else MISSING
     rule, texts = _RULES.get(key), middle(key, side)
     text, form = (format_count(texts.estimate), format_count) if rule is None else (rule.text(texts), rule.form)
     if key in _RATES and side.is_generators:  # the database may do more
