@@ -153,7 +153,12 @@ def test_a_command_line_gives_its_exit_code_and_its_junit_verdicts(
     (summary,) = json.loads(files["json"].read_text(encoding="utf-8"))["cells"]
     disturbed = summary["validity"]["checks"]["limit"]["state"] != "valid"  # which a busy machine may do to any run
     assert code == (1 if disturbed else case.code), said.out + said.err
-    assert gates == (dict.fromkeys(case.gates, NOT_TOLD) if disturbed else case.gates)
+    expected = dict(case.gates)
+    for gate in summary["gates"]:  # which a busy machine may do, too: the rate is at least what it was
+        if gate["gate"] == "points/s>100M" and "the load generator was the limit" in gate["text"]:
+            assert summary["limited_by"] == "load generator"
+            expected["points/s>100M"] = UNDECIDED
+    assert gates == (dict.fromkeys(case.gates, NOT_TOLD) if disturbed else expected)
     results = {result["gate"]: result for result in summary["gates"] if not result["built_in"]}
     assert set(results) == set(case.gates)
     assert {g for g, r in results.items() if r["state"] == "pass"} == {g for g, b in gates.items() if b == PASSED}
