@@ -100,6 +100,7 @@ def test_a_time_of_which_only_the_least_is_known_is_shown_as_that_and_compared_w
     first, second = load_cells(make_results(tmp_path / "r", [Shape(cell=name, seconds=6, warmup=0) for name in "ab"]))
     measured = second.summary.measured
     assert measured is not None
+    assert measured.write is not None
     write = measured.write.model_copy(update={"response_at_least": ("p50", "p99", "mean")})
     summary = second.summary.model_copy(update={"measured": measured.model_copy(update={"write": write})})
     head = head_of(sides_of([first, replace(second, summary=summary)]))

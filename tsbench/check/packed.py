@@ -62,7 +62,9 @@ class SeriesNames(Sequence[Any]):
         TypeError
             If a name is of a type that none can have.
         """
-        distinct = [*dict.fromkeys(names)]  # of a stretch of rows they are few
+        place_of: dict[Any, int] = {}  # of a stretch of rows few are different, and tuples are hashed each time
+        places_of_names = [place_of.setdefault(name, len(place_of)) for name in names]
+        distinct = [*place_of]
         numbers = np.full(len(distinct), -1, dtype=np.int64)
         if len(self._names) and distinct:
             hashes = np.fromiter(map(hash, distinct), np.int64, len(distinct))
@@ -70,10 +72,7 @@ class SeriesNames(Sequence[Any]):
             known = [self._names[number] for number in self._order[places].tolist()]
             same = [one == other for one, other in zip(known, distinct, strict=True)]
             numbers = np.where(same, self._order[places], -1).astype(np.int64)
-        if len(distinct) == len(names):
-            return numbers
-        number_of = dict(zip(distinct, numbers.tolist(), strict=True))
-        return np.fromiter(map(number_of.__getitem__, names), np.int64, len(names))
+        return numbers[places_of_names] if names else numbers
 
 
 class _Tags(Sequence[tuple[Any, ...]]):
