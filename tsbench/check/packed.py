@@ -46,7 +46,7 @@ class SeriesNames(Sequence[Any]):
     @classmethod
     def of_tags(cls, tags: Sequence[Codes], series: int) -> SeriesNames:
         """Return the names of series by all their tags."""
-        return cls(_Tags(tags, series))
+        return cls(_Tags(tags, series) if tags else [()] * series)
 
     def __len__(self) -> int:
         return len(self._names)
@@ -63,7 +63,7 @@ class SeriesNames(Sequence[Any]):
             If a name is of a type that none can have.
         """
         place_of: dict[Any, int] = {}  # of a stretch of rows few are different, and tuples are hashed each time
-        places_of_names = [place_of.setdefault(name, len(place_of)) for name in names]
+        places_of_names = np.array([place_of.setdefault(name, len(place_of)) for name in names], dtype=np.intp)
         distinct = [*place_of]
         numbers = np.full(len(distinct), -1, dtype=np.int64)
         if len(self._names) and distinct:
@@ -72,7 +72,7 @@ class SeriesNames(Sequence[Any]):
             known = [self._names[number] for number in self._order[places].tolist()]
             same = [one == other for one, other in zip(known, distinct, strict=True)]
             numbers = np.where(same, self._order[places], -1).astype(np.int64)
-        return numbers[places_of_names] if names else numbers
+        return numbers[places_of_names]
 
 
 class _Tags(Sequence[tuple[Any, ...]]):
@@ -89,11 +89,11 @@ class _Tags(Sequence[tuple[Any, ...]]):
         return tuple(values[int(codes[number])] for codes, values in self._columns)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        for start in range(0, self._series, _PIECE if self._columns else self._series):
-            pieces = (
-                [values[code] for code in codes[start : start + _PIECE].tolist()] for codes, values in self._columns
+        for start in range(0, self._series, _PIECE):
+            part = slice(start, start + _PIECE)
+            yield from zip(
+                *([values[code] for code in codes[part].tolist()] for codes, values in self._columns), strict=True
             )
-            yield from zip(*pieces, strict=True) if self._columns else [()] * self._series
 
 
 @dataclass(slots=True, eq=False)

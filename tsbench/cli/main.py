@@ -164,12 +164,13 @@ def web(
 ) -> None:
     """Open Locust's web UI for a database; what follows goes to Locust (--use-case pumps.toml, --endpoint URL, ...)."""
     from tsbench.report import expect_packages
-    from tsbench.run.locust_process import locustfile
+    from tsbench.run.locust_process import locustfile, values_of
     from tsbench.run.locust_process import web as open_web
     from tsbench.scenario.starting import own_locustfile
 
     expect_packages()  # before Locust says that its page starts
-    file, words = own_locustfile(target, context.args) or (locustfile(target), [])
+    use_cases = values_of("--use-case", "TSBENCH_USE_CASE", context.args)
+    file, words = own_locustfile(target, use_cases) or (locustfile(target), [])
     open_web(file, host, port, [*words, *context.args])
 
 

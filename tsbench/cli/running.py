@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tsbench.report.baseline import RelativeGate
     from tsbench.report.export import Exports
-    from tsbench.results.summary import GateResult, Summary
+    from tsbench.results.summary import Summary
     from tsbench.run.cleanup import Cleaned
     from tsbench.run.keeping import Stay
     from tsbench.run.standing import Standing
@@ -275,17 +275,16 @@ def _show(ran: Ran, *, with_report: bool) -> int:
 
 def _short(summary: Summary) -> str:
     """Return why a run did not pass, without what stands in the lines about it."""
-    said = {"fail": "failed", "not judged": "not judged"}
+    from tsbench.results.summary import failed
+
     if not summary.validity.is_valid:
-        return ", ".join([summary.validity.state, *(_said("failed", gate) for gate in summary.failed_gates)])
-    gates = [gate for gate in summary.gates if gate.state in said]
-    return ", ".join(
-        f"{_said(said[gate.state], gate)} ({shortened(gate.text.partition(': ')[0], 80)})" for gate in gates
-    )
-
-
-def _said(state: str, gate: GateResult) -> str:
-    return f"{state} {gate.gate}".replace("failed failed", "failed", 1)  # ops, which a gate of ours names so
+        return ", ".join([summary.validity.state, *(failed(gate.gate) for gate in summary.failed_gates)])
+    said = [
+        (failed(gate.gate) if gate.state == "fail" else f"not judged {gate.gate}", gate.text)
+        for gate in summary.gates
+        if gate.state in {"fail", "not judged"}
+    ]
+    return ", ".join(f"{gate} ({shortened(text.partition(': ')[0], 80)})" for gate, text in said)
 
 
 def _one_place() -> bool:

@@ -14,6 +14,7 @@ from tsbench.report.cells import ResultSet
 from tsbench.report.evidence import agreement_lines
 from tsbench.report.findings import LOADS, MOST_NAMES, RULES, compare, middle, names_of, three_digits, told_once
 from tsbench.report.sides import ends_of, sides_of
+from tsbench.results.summary import failed
 from tsbench.text import joined, shortened
 from tsbench.units import format_duration, format_factor
 
@@ -275,10 +276,10 @@ def _span(texts: Iterable[str]) -> str:
 
 def _gates(sides: Sequence[Side]) -> list[tuple[str, str]]:
     """Return a line for each of the first sides that failed gates, and one for the sides that passed theirs."""
-    failed = [f"{side.name} failed {_named(side).removeprefix('failed ')}" for side in sides if side.failed]
+    broken = [f"{side.name} {failed(_named(side))}" for side in sides if side.failed]
     passed = [side.name for side in sides if side.passed and side.gated]
-    said = [*_first(failed, "others failed, too")]
-    if failed and passed:
+    said = [*_first(broken, "others failed, too")]
+    if broken and passed:
         said.append(f"{names_of(passed)} passed")
     return [("Gates", text) for text in said]
 

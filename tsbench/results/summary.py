@@ -126,6 +126,11 @@ class Validity:
         return self.is_valid or (self.state == "inconclusive" and doubted == {"limit"})
 
 
+def failed(gates: str) -> str:
+    """Return names of gates behind `failed`, with which the name of a gate on failed ops begins."""
+    return gates if gates.startswith("failed ") else f"failed {gates}"
+
+
 NOT_CHECKED = Validity("inconclusive", "the run ended before its figures were checked")
 
 

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from argparse import ArgumentError, ArgumentParser
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -146,6 +147,17 @@ def locustfile(target: str) -> Path:
     if file is None:
         raise UserMistake(f"there is no locustfile for '{target}'; there are {', '.join(known) or 'none'} in {place}")
     return place / f"{file}.py"
+
+
+def values_of(option: str, variable: str, words: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Return all values of an option among words for Locust (None: the command line), or its environment variable's."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument(option, action="append", default=[], dest="values")
+    try:
+        values = parser.parse_known_args(words)[0].values
+    except ArgumentError:  # a value is missing, which Locust says
+        return ()
+    return tuple(values or filter(None, [os.environ.get(variable, "")]))
 
 
 def expect_free(host: str, port: int, option: str) -> None:

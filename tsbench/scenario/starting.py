@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from argparse import ArgumentParser
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -176,17 +175,15 @@ class Start:
         ]
 
 
-def own_locustfile(target: str, words: Sequence[str]) -> tuple[Path, list[str]] | None:
-    """Return a locustfile about the first file that `--use-case` names, and the options for its data; None without.
+def own_locustfile(target: str, use_cases: Sequence[str]) -> tuple[Path, list[str]] | None:
+    """Return a locustfile about the first file among use cases, and the options for its data; None without a file.
 
     Raises
     ------
     UserMistake
         If the use case is wrong, the target is unknown or does not hold its points, or nothing can be written.
     """
-    parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--use-case", action="append", default=[])
-    case = next((one for one in parser.parse_known_args(words)[0].use_case if one.endswith(".toml")), None)
+    case = next((one for one in use_cases if one.endswith(".toml")), None)
     if case is None:
         return None
     start = Start.of(case, get(target))

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 
@@ -34,7 +34,6 @@ Fetch: TypeAlias = "Callable[[str], tuple[Sequence[str], Sequence[tuple[Any, ...
 """Executes a statement and returns the names of the answer's columns, and its rows."""
 _NO_NUMBER = -(2**63)
 """The number of no series."""
-_SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 _ALL_TAGS = 'SELECT * FROM "tags"'
 
 
@@ -102,14 +101,17 @@ def _joined(
     (numbers,) = (_integers(column, _NO_NUMBER) for name, column in pairs if name == "tags_id")
     ids = _integers(tags[[*of].index("id")], _NO_NUMBER + 1)
     order = np.argsort(ids, kind="stable")
-    first, last = (np.searchsorted(ids[order], numbers, side) for side in _SIDES)
+    ordered = ids[order]
+    first = np.searchsorted(ordered, numbers)
     others = [(name, column) for name, column in pairs if name != "tags_id"]
-    if (last - first).max(initial=0) > 1:
-        times = np.maximum(last - first, 1)
+    if (ordered[1:] == ordered[:-1]).any():
+        times = np.maximum(np.searchsorted(ordered, numbers, "right") - first, 1)
         rows = np.repeat(np.arange(len(numbers)), times)
         others = [(name, [column[row] for row in rows.tolist()]) for name, column in others]
-        first, last = first[rows] + np.arange(len(rows)) - np.repeat(np.cumsum(times) - times, times), last[rows]
-    codes = np.where(first < last, np.append(order, -1)[np.minimum(first, len(ids))], -1).astype(np.int32)
+        first = first[rows] + np.arange(len(rows)) - np.repeat(np.cumsum(times) - times, times)
+        numbers = numbers[rows]
+    is_known = np.append(ordered, _NO_NUMBER + 1)[first] == numbers
+    codes = np.where(is_known, np.append(order, -1)[first], -1).astype(np.int32)
     none = cast("str", None)  # the last of each column, that of -1
     of_tags = zip(of, ByColumn([*tags]).lists(), strict=True)
     return [*others, *((name, Codes(codes, (*column, none))) for name, column in of_tags if name != "id")], len(codes)
@@ -117,10 +119,10 @@ def _joined(
 
 def _integers(column: Any, otherwise: int) -> NDArray[np.int64]:
     """Return a column's integers, with `otherwise` in place of all else."""
-    if isinstance(column, np.ndarray) and column.dtype.kind == "i":
-        return column
-    values = column.tolist() if isinstance(column, np.ndarray) else column
-    return np.array([value if type(value) is int else otherwise for value in values], dtype=np.int64)
+    values = np.array(column)
+    if values.dtype.kind == "i":
+        return values
+    return np.array([value if type(value) is int else otherwise for value in column], dtype=np.int64)
 
 
 def _own_tags(stored: Any) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from argparse import Action, ArgumentError, ArgumentParser, Namespace
+from argparse import Action, Namespace
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tsbench.drive.user import TimeSeriesUser
 from tsbench.drive.webui import login
 from tsbench.errors import UserMistake
+from tsbench.run.locust_process import values_of
 from tsbench.targets import credentials, registry
 from tsbench.text import shortened
 
@@ -65,8 +65,8 @@ def add_options(parser: LocustArgumentParser) -> None:
     kinds: dict[str, Any] = {"choices": schemas} if schemas else {}
     unset = "" if schemas else "; empty: the target's first"
     where = "URL of a server that runs; given several times, all are offered in the start form"
-    servers = _Offered([*_values("--endpoint", "TSBENCH_ENDPOINT"), STARTED])
-    cases = _Offered([*_values("--use-case", "TSBENCH_USE_CASE"), OWN])
+    servers = _Offered([*values_of("--endpoint", "TSBENCH_ENDPOINT"), STARTED])
+    cases = _Offered([*values_of("--use-case", "TSBENCH_USE_CASE"), OWN])
     data = "data of `tsbench list use-cases`, or a file; given several times, all are offered in the start form"
     add("--endpoint", env_var="TSBENCH_ENDPOINT", action=_First, default=STARTED, choices=servers, help=where)
     add("--use-case", env_var="TSBENCH_USE_CASE", action=_First, default=OWN, choices=cases, help=data)
@@ -94,9 +94,9 @@ def at_start(environment: Environment) -> AtStart:
         If one holds a secret; it is removed from the options, which are shown and sent.
     """
     asked = given(environment)
-    of_line = *_values("--endpoint", "TSBENCH_ENDPOINT"), getattr(asked, "endpoint", ""), getattr(asked, "host", "")
+    of_line = *values_of("--endpoint", "TSBENCH_ENDPOINT"), getattr(asked, "endpoint", ""), getattr(asked, "host", "")
     endpoints = tuple(one for one in dict.fromkeys(of_line) if one and one != STARTED)
-    cases = *_values("--use-case", "TSBENCH_USE_CASE"), getattr(asked, "use_case", OWN)
+    cases = *values_of("--use-case", "TSBENCH_USE_CASE"), getattr(asked, "use_case", OWN)
     try:
         for endpoint in endpoints:
             credentials.refuse_secrets(endpoint, "--endpoint")
@@ -137,17 +137,6 @@ def endpoint_of(asked: Namespace, known: AtStart) -> str:
 
 
 _NOT_AT_START = "was not given at the start; the form takes what the command line names: add"
-
-
-def _values(option: str, variable: str) -> tuple[str, ...]:
-    """Return all values of an option on the command line, or that of its environment variable."""
-    parser = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument(option, action="append", default=[], dest="values")
-    try:
-        values = parser.parse_known_args()[0].values
-    except ArgumentError:  # a value is missing, which Locust says
-        return ()
-    return tuple(values or filter(None, [os.environ.get(variable, "")]))
 
 
 def _schemas() -> tuple[list[str], str]:
