@@ -11,8 +11,7 @@
 # make faults       makes 111 faults while real commands run, damages the answers of six databases in 30 runs each, and Ctrl-C at
 #                   100 moments, and prints what came of each (ARGS='--damage 30', ARGS='--interrupts 60 --on DuckDB,SQLite,MariaDB')
 # make kills        kills nodes of servers at 20 seeded moments each, and prints what was lost (ARGS='--times 5 --only postgres')
-# make nightly      runs CI with what guards what rarely changes: all tests, as two users, faults, kills, dialogues, validation (hours)
-# make dialogues    lets clients talk to 10,000 servers that say anything, and prints what came of it (ARGS='--seed x')
+# make nightly      runs CI with what guards what rarely changes: all tests, as two users, faults, kills, validation (hours)
 # make docstrings   prints 30 public docstrings, to be understood without the code (ARGS='--seed 7'), or whole functions (ARGS='--functions 25')
 # make docs         builds the documentation site into dist/site, and looks for dead links (ARGS=--browser opens each page in Chromium, too)
 # make release      builds wheel and sdist of a clean tree, tries them in empty environments, and writes checksums and an SBOM into dist/release
@@ -25,7 +24,7 @@ UV_VERSION := 0.13.8
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: docs release mysql quickstart test bench lint nightly manipulations validation faults kills dialogues docstrings format check-install lock venv clean
+.PHONY: docs release mysql quickstart test bench lint nightly manipulations validation faults kills docstrings format check-install lock venv clean
 
 quickstart: venv
 	$(BIN)/tsbench run scenarios/quickstart.toml $(ARGS)
@@ -55,9 +54,6 @@ faults: venv
 
 kills: venv
 	$(BIN)/python -m tests.kills $(ARGS)
-
-dialogues: venv
-	$(BIN)/python -m tests.hostile.dialogues $(ARGS)
 
 docstrings: venv
 	$(BIN)/python -m tests.prose $(ARGS)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tests.cli.support import Command
 
-TARGETS = ("PostgreSQL", "MariaDB", "FerretDB", "InfluxDB 1.8", "InfluxDB 2", "MySQL")
+TARGETS = ("PostgreSQL", "MariaDB", "FerretDB", "InfluxDB 1.8", "InfluxDB 2", "MySQL", "VictoriaMetrics", "QuestDB")
 PHASES = ("start", "load", "settle", "measure", "check")
 KINDS = ("bit", "bits", "hole", "truncated", "ended", "empty")
 CELL_S = 90.0

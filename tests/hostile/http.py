@@ -11,8 +11,6 @@ from tsbench.errors import UserMistake
 from tsbench.targets.registry import get
 
 if TYPE_CHECKING:
-    from random import Random
-
     from tests.hostile.doors import Certificates, Channel
 
 TITLE = "HTTP"
@@ -72,66 +70,3 @@ def probe(mode: str, attack: Attack, certificates: Certificates) -> Loot:
     if holds_secret(seen):
         return Loot.PASSWORD
     return Loot.DATA if b"HTTP/1.1" in seen else Loot.NOTHING
-
-
-# --- dialogues --------------------------------------------------------------------------------------------------------
-
-_STATUSES = (b"200 OK", b"204 No Content", b"301 Moved", b"307 Temporary", b"308 Permanent", b"400 Bad", b"401 No",
-             b"403 No", b"404 Not Found", b"413 Large", b"429 Busy", b"500 Error", b"503 Busy", b"101 No")  # fmt: skip
-_BODIES = (
-    NOTHING,
-    b"",
-    b"{",
-    b"[]",
-    b"null",
-    b"1e999",
-    b'{"results":[{"series":[{"name":"x","columns":["time"],"values":[[1,2],[3]]}]}]}',
-    b'{"results":[{"series":[{"columns":["time","name"],"values":[]}]}]}',
-    b'{"results":[{"error":7}]}',
-    b'{"results":{}}',
-    b'{"results":[[]]}',
-    b'{"error":"partial write: x dropped=999999999999999999999"}',
-    b'{"buckets":[{"description":"Made by tsbench, which deletes it with all that is in it at every run.","id":"1"}]}',
-    b'{"buckets":[[]]}',
-    b'{"buckets":{}}',
-    b'{"config":[]}',
-    b"#datatype,string,long\n,result,table\n,,0\n",
-    b"#datatype,string,long\n,result,table,_value\n,,x,1\n\n#error\n",
-    b"storage_wal_size{ x\nstorage_tsm_files_disk_bytes{ 1e400\n",
-    b'{"status":"success","data":{"result":[{"metric":{},"value":[1,"x"]},{"metric":{"__name__":"cpu_busy"},"value":[1,"7e99"]}]}}',
-    b'{"status":"success","data":{"result":[{"metric":[],"value":{}}]}}',
-    b'{"status":"success","data":[7,{}]}',
-    b'{"status":[]}',
-    b'{"metric":{"__name__":"cpu_busy","host":[]},"values":[1,2],"timestamps":[1]}',
-    b'{"metric":{"__name__":"cpu_busy"},"values":[null,{}],"timestamps":[1,"x"]}\n{"metric":0}',
-    b'vm_active_merges{type="x"} 1e999\nvm_data_size_bytes{type="storage/x"} -e\nvm_parts 1\n',
-    b"[" * 100_000,
-    b"\xff\xfe\x00",
-    b"9" * 5_000,
-    b'{"results":' + b"9" * 5_000 + b"}",
-)
-
-
-def honest(request: bytes, random: Random) -> bytes:
-    """Return the answer of a server that takes everything."""
-    return response(b"204 No Content", b"") if b"write?" in request[:40] else response()
-
-
-def anything(random: Random) -> bytes:
-    """Return a response that a server may send, or that no server may."""
-    fields = random.choice((
-        b"",
-        b"Transfer-Encoding: chunked\r\n",
-        b"Content-Encoding: gzip\r\n",
-        b"Content-Length: 99999999999\r\n",
-        b"Connection: close\r\n",
-        b"X: " + b"y" * 60_000 + b"\r\n",
-        b"Set-Cookie: a=b\r\nWWW-Authenticate: Basic\r\n",
-        b"Content-Type: application/json\r\n",
-    ))  # fmt: skip
-    made = response(random.choice(_STATUSES), random.choice(_BODIES), fields)
-    if random.random() < 0.2:
-        made = made.replace(
-            b"Content-Length", random.choice((b"Content-Length: 7\r\nContent-Length", b"X-Length", b"\0"))
-        )
-    return made if random.random() < 0.95 else random.randbytes(random.randrange(1, 60))

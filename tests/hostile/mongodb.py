@@ -17,8 +17,6 @@ from tsbench.model import OpError
 from tsbench.targets.registry import get
 
 if TYPE_CHECKING:
-    from random import Random
-
     from tests.hostile.doors import Certificates, Channel
 
 TITLE = "MongoDB"
@@ -36,6 +34,7 @@ MODES = (
     _CA,
     f"{_CA}&authMechanism=PLAIN",
 )
+ENDPOINTS = {"mongodb": f"mongodb://{USER}@127.0.0.1:{{port}}/tsbench"}
 _HEAD = struct.Struct("<iiii")  # length, number, number that is answered, kind of message
 OP_REPLY, OP_QUERY, OP_MSG = 1, 2004, 2013
 HELLO: dict[str, Any] = {
@@ -88,91 +87,3 @@ def probe(mode: str, attack: Attack, certificates: Certificates) -> Loot:
         elif b"buildInfo" in seen:
             loot |= Loot.DATA
     return loot
-
-
-# --- dialogues --------------------------------------------------------------------------------------------------------
-
-ENDPOINTS = {"mongodb": f"mongodb://{USER}@127.0.0.1:{{port}}/tsbench"}
-
-
-betrayed = holds_secret
-
-
-def honest(request: bytes, random: Random) -> bytes:
-    """Return the answer of a server that takes every command, and logins until it has to prove that it knows them."""
-    if len(request) < _HEAD.size:
-        return b""
-    _, number, _, kind = _HEAD.unpack_from(request)
-    document = dict(HELLO)
-    if b"saslStart" in request or b"speculativeAuthenticate" in request:
-        nonce = request.partition(b"r=")[2][:32].split(b"\0")[0]
-        rounds = random.choice((b"4096", b"4096", b"1", b"-5", b"9" * 5_000, b"x"))
-        payload = b"r=" + nonce + b"more,s=c2FsdA==,i=" + rounds
-        started = {"conversationId": 1, "done": random.random() < 0.1, "payload": payload, "ok": 1.0}
-        document |= {"speculativeAuthenticate": started, **started}
-    if b"saslContinue" in request:
-        document |= {"conversationId": 1, "done": True, "payload": b"v=" + b"A" * 43 + b"="}
-    if b"listDatabases" in request or b"aggregate" in request:
-        document["cursor"] = {"id": 0, "ns": "x.y", "firstBatch": [value(random) for _ in range(3)]}
-    return answer(number, kind, bson.encode(document))
-
-
-def anything(random: Random) -> bytes:
-    """Return a message that a server may send at some step, or that no server may."""
-    document = bson.encode({"ok": random.choice((0, 1, 1.0, "x", None)), **value(random), **more_of_a_greeting(random)})
-    if random.random() < 0.3:
-        changed = bytearray(document)
-        for _ in range(random.randrange(1, 4)):
-            changed[random.randrange(len(changed))] = random.randrange(256)
-        document = bytes(changed)
-    made = answer(random.choice((0, 1, 2**31 - 1)), random.choice((OP_MSG, OP_QUERY)), document)
-    if random.random() < 0.2:
-        length = random.choice((-1, 0, 15, 17, 2**31 - 1, 48_000_000))
-        made = _HEAD.pack(length, 0, 1, random.choice((OP_MSG, OP_REPLY, 2012, 0, -1))) + made[_HEAD.size :]
-    return made if random.random() < 0.95 else random.randbytes(random.randrange(1, 60))
-
-
-def value(random: Random, depth: int = 2) -> dict[str, Any]:
-    """Return a document of values of any type, under names that answers have."""
-    names = (
-        "n",
-        "cursor",
-        "firstBatch",
-        "writeErrors",
-        "errmsg",
-        "code",
-        "version",
-        "ferretdb",
-        "storageEngine",
-        "time",
-    )
-    values: tuple[Any, ...] = (
-        0,
-        -1,
-        2.5,
-        "text",
-        None,
-        True,
-        [],
-        [1, "x"],
-        b"bytes",
-        bson.ObjectId(),
-        bson.DatetimeMS(2**62),
-        {},
-    )
-    found = {random.choice(names): random.choice(values) for _ in range(random.randrange(4))}
-    return {**found, random.choice(names): value(random, depth - 1)} if depth else found
-
-
-def more_of_a_greeting(random: Random) -> dict[str, Any]:
-    """Return what else the answer to a greeting may say: other hosts, versions, compressors."""
-    parts = (
-        {"setName": "rs", "hosts": ["127.0.0.1:1"], "me": "127.0.0.1:1"},
-        {"maxWireVersion": -1},
-        {"maxMessageSizeBytes": 2**31 - 1},
-        {"compression": ["zlib"]},
-        {"saslSupportedMechs": ["PLAIN"]},
-        {"msg": "isdbgrid"},
-        {"isWritablePrimary": False},
-    )
-    return dict(random.choice(parts)) if random.random() < 0.5 else {}

@@ -1,4 +1,4 @@
-"""A server that speaks MySQL's protocol by hand and attacks its client, in chosen ways or with random legal packets.
+"""A server that speaks MySQL's protocol by hand and attacks its client.
 
 Source: https://dev.mysql.com/doc/dev/mysql-server/latest/PAGE_PROTOCOL.html.
 """
@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-import random
 import re
 import subprocess
 import sys
-import tempfile
 import threading
 from contextlib import contextmanager, suppress
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.hostile.doors import (
@@ -40,14 +36,14 @@ from tsbench.testing.data import CPU, START_NS
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
 LONG_PASSWORD, SSL, LOCAL_FILES, TRACK = 1, 1 << 11, 1 << 7, 1 << 23
 _CAPABILITIES = 0x0008_F7DF | LOCAL_FILES | LONG_PASSWORD  # protocol 4.1, plug-ins; neither SSL nor compression
 _CAPABILITIES &= ~(SSL | 1 << 5)
 _LONGLONG, _STRING = 8, 253
-NATIVE, CLEAR = "mysql_native_password", "mysql_clear_password"
-PLUGINS = (NATIVE, CLEAR, "dialog", "mysql_old_password", "sha256_password", "caching_sha2_password",
-           "client_ed25519", "auth_gssapi_client", "password", "", "../dialog", "no such plug-in")  # fmt: skip
+NATIVE = "mysql_native_password"
+SCRAMBLE = bytes(range(1, 21))
 STEP_S = 0.5
 """Longest wait for a client, in seconds, which may wait for the server itself."""
 
@@ -93,8 +89,8 @@ class Dialogue:
     plugin = NATIVE
     version = b"11.4.2-MariaDB"
 
-    def __init__(self, channel: Channel, rng: random.Random) -> None:
-        self.channel, self.rng, self.number = channel, rng, 0
+    def __init__(self, channel: Channel) -> None:
+        self.channel, self.number = channel, 0
         self.requests: list[bytes] = []
         """All packets of the client."""
         self.statements: list[bytes] = []
@@ -126,11 +122,10 @@ class Dialogue:
     def greet(self) -> None:
         """Send the first packet."""
         offered = self.capabilities | (SSL if self.channel.context else 0)
-        scramble = bytes(self.rng.randrange(1, 128) for _ in range(20))
         low, high = (offered & 0xFFFF).to_bytes(2, "little"), (offered >> 16).to_bytes(2, "little")
         self.send(
-            b"\x0a" + self.version + b"\0\x01\0\0\0" + scramble[:8] + b"\0" + low + b"\x2d\x02\x00" + high
-            + b"\x15" + bytes(10) + scramble[8:] + b"\0" + self.plugin.encode() + b"\0"
+            b"\x0a" + self.version + b"\0\x01\0\0\0" + SCRAMBLE[:8] + b"\0" + low + b"\x2d\x02\x00" + high
+            + b"\x15" + bytes(10) + SCRAMBLE[8:] + b"\0" + self.plugin.encode() + b"\0"
         )  # fmt: skip
 
     def log_in(self) -> bool:
@@ -150,7 +145,7 @@ class Dialogue:
 
     def switch(self, plugin: str) -> bytes:
         """Ask the client to log in by another plug-in; return its answer."""
-        self.send(b"\xfe" + plugin.encode() + b"\0" + bytes(self.rng.randrange(1, 128) for _ in range(20)) + b"\0")
+        self.send(b"\xfe" + plugin.encode() + b"\0" + SCRAMBLE + b"\0")
         return self.read()
 
     def ask_for_file(self, name: bytes) -> bytes:
@@ -291,7 +286,7 @@ def probe(mode: str, attack: Attack, certificates: Certificates) -> Loot:
     for way in WAYS:
 
         def make(channel: Channel, way: str = way) -> Greedy:
-            made = Greedy(channel, random.Random(0))
+            made = Greedy(channel)
             made.ask, made.key = way, key
             return made
 
@@ -317,7 +312,7 @@ class Watch:
         self._opened: list[str] = []
         self._thread = 0
         sys.addaudithook(self._hook)
-        with attacker(lambda channel: Dialogue(channel, random.Random(0))) as (_, endpoint, _):
+        with attacker(Dialogue) as (_, endpoint, _):
             # Modules are imported before anybody is watched.
             assert use(endpoint) == []
             use(f"{endpoint}?ssl-mode=REQUIRED")
@@ -359,101 +354,3 @@ BAIT = b"the contents of a file of this machine"
 def got_file(seen: bytes) -> bool:
     """Return True if the bytes hold what was in one of the files."""
     return BAIT in seen or b"PATH=" in seen
-
-
-# --- dialogues --------------------------------------------------------------------------------------------------------
-
-ENDPOINTS = {"mariadb": f"mariadb://{USER}@127.0.0.1:{{port}}/tsbench"}
-OPTIONS = ("", "", "", "?ssl-mode=REQUIRED", "?ssl-mode=VERIFY_IDENTITY")
-"""Options of endpoints for servers that speak no TLS, though some say so."""
-_ENCRYPTED = re.compile(rb"\x00\x01\x00[\x02-\x0f][\x00-\xff]{256}")
-"""A packet of a login that is as long as the key: what RSA makes of a password."""
-
-
-def play(channel: Channel, rng: random.Random) -> None:
-    """Serve one connection."""
-    channel.limit(STEP_S)
-    Random(channel, rng).serve()
-
-
-def betrayed(seen: bytes) -> bool:
-    """Return True if a client sent its password, as it is or for the owner of a key, or a file, or opened one."""
-    return holds_secret(seen) or bool(_ENCRYPTED.search(seen)) or got_file(seen) or _watch().bait_was_opened()
-
-
-_PLACE = tempfile.TemporaryDirectory(prefix="tsbench-test-")
-_key = cache(lambda: rsa_key(Path(_PLACE.name)))
-_watch = cache(lambda: Watch(Path(_PLACE.name)))
-
-
-class Random(Dialogue):
-    """Often does something else that is legal there, or something that is legal elsewhere."""
-
-    def __init__(self, channel: Channel, rng: random.Random) -> None:
-        super().__init__(channel, rng)
-        self.plugin = NATIVE if rng.random() < 0.8 else rng.choice(PLUGINS)
-        if rng.random() < 0.1:
-            self.version = rng.choice(
-                (b"9.7.0", b"5.5.5-10.11.2-MariaDB-log", b"", rng.randbytes(9).replace(b"\0", b""))
-            )
-        if rng.random() < 0.1:
-            self.capabilities = _CAPABILITIES ^ (1 << rng.randrange(32))
-        self.key, self.files = _key(), _watch().files
-
-    def send(self, *payloads: bytes) -> None:
-        if self.rng.random() < 0.005:
-            self.number = self.rng.randrange(256)
-        super().send(*payloads)
-
-    def greet(self) -> None:
-        if self.rng.random() < 0.03:
-            self.send(self.odd())
-        else:
-            super().greet()
-
-    def authenticate(self) -> bool:
-        while self.rng.random() < 0.2:
-            kind = self.rng.randrange(6)
-            if kind < 3:
-                self.switch(self.rng.choice(PLUGINS))
-            elif kind == 3:
-                self.send(b"\x01" + self.rng.choice((b"\x03", b"\x04", b"\x02", b"Password: ", self.rng.randbytes(9))))
-                with suppress(Ended):
-                    self.read()
-            elif kind == 4:
-                self.send(b"\x01" + self.key)
-                self.read()
-            else:
-                self.send(self.odd())
-        return super().authenticate()
-
-    def answer(self, statement: bytes) -> None:
-        kind = self.rng.random()
-        if kind < 0.9:
-            super().answer(statement)
-        elif kind < 0.95:
-            for _ in range(self.rng.randrange(1, 3)):
-                self.ask_for_file(self.rng.choice(self.files))
-            self.send(ok(b"Records: 1  Deleted: 0  Skipped: 0  Warnings: 0"))
-        else:
-            for _ in range(self.rng.randrange(1, 4)):
-                self.send(*self.odd_answer())
-
-    def odd(self) -> bytes:
-        """Return one packet."""
-        rng = self.rng
-        return rng.choice((
-            ok(), ok(rng.randbytes(5)), error(), error(rng.randrange(1, 65_536), rng.randbytes(9)), END, b"\xfe",
-            b"\xfb" + rng.choice(self.files), b"\xfe" + rng.choice(PLUGINS).encode() + b"\0" + rng.randbytes(21),
-            b"\x01" + self.key, rng.randbytes(rng.randrange(1, 40)), b"\x00",
-        ))  # fmt: skip
-
-    def odd_answer(self) -> list[bytes]:
-        """Return the packets of an answer that fits no question of ours."""
-        rng = self.rng
-        if rng.random() < 0.5:
-            return [self.odd()]
-        width = rng.randrange(1, 4)
-        rows = [[rng.choice((None, b"", b"0", b"x", rng.randbytes(4))) for _ in range(width)] for _ in range(3)]
-        made = table([b"a"] * width, rows[: rng.randrange(4)], rng.choice((_LONGLONG, _STRING, 5, 12, 246)))
-        return made[: rng.randrange(1, len(made) + 1)]

@@ -15,8 +15,6 @@ from tsbench.errors import UserMistake
 from tsbench.targets.registry import get
 
 if TYPE_CHECKING:
-    from random import Random
-
     from tests.hostile.doors import Certificates, Channel
 
 TITLE = "PostgreSQL"
@@ -32,6 +30,7 @@ MODES = (
     "sslmode=verify-ca",
     "sslmode=verify-full",
 )
+ENDPOINTS = {"postgres": f"postgresql://{USER}@127.0.0.1:{{port}}/tsbench"}
 HASHED = re.compile(rb"md5[0-9a-f]{32}")
 """The password's MD5 hash, as it is sent."""
 _SSL, _GSS, _CANCEL = 80_877_103, 80_877_104, 80_877_102
@@ -118,65 +117,3 @@ def probe(mode: str, attack: Attack, certificates: Certificates) -> Loot:
         elif b"TimeZone" in seen:
             loot |= Loot.DATA
     return loot
-
-
-# --- dialogues --------------------------------------------------------------------------------------------------------
-
-ENDPOINTS = {"postgres": f"postgresql://{USER}@127.0.0.1:{{port}}/tsbench"}
-_KINDS = b"RSKZCEDTINt123nsGHWAVvcd"
-
-
-def betrayed(seen: bytes) -> bool:
-    """Return True if a client sent its password, or the hash of it."""
-    return holds_secret(seen) or bool(HASHED.search(seen))
-
-
-def honest(request: bytes, random: Random) -> bytes:
-    """Return what a server says that takes everything, without or with a login."""
-    found = b""
-    while request:
-        if request[0] == 0 and len(request) >= 8:
-            length, code = struct.unpack_from(">ii", request)
-            login = random.choice((WELCOME, WELCOME, WELCOME, asks(_CLEARTEXT), asks(_MD5, b"salt"), asks(10, _SCRAM)))
-            found += b"N" if code in {_SSL, _GSS} else login
-        else:
-            length = struct.unpack_from(">i", request, 1)[0] + 1 if len(request) >= 5 else 1
-            found += ANSWERS.get(request[:1], WELCOME if request[:1] == b"p" else b"")
-        request = request[max(1, length) :]
-    return found
-
-
-_SCRAM = b"SCRAM-SHA-256\0\0"
-
-
-def anything(random: Random) -> bytes:
-    """Return a message that a server may send at some step, or that no server may."""
-    body = random.choice((
-        b"",
-        random.randbytes(random.randrange(40)),
-        struct.pack(">i", random.randrange(14)) + random.randbytes(random.randrange(20)),
-        b"SERROR\0C%05d\0M%s\0\0" % (random.randrange(99_999), random.choice((b"no", b"x" * 9_000, b"\xff\n\x1b[2J"))),
-        _columns(random),
-        _row(random),
-        b"SELECT %d\0" % random.randrange(10**9),
-        b"I",
-        b"client_encoding\0LATIN1\0",
-        struct.pack(">i", 11) + b"r=x,s=c2FsdA==,i=4096",
-    ))  # fmt: skip
-    kind = bytes((random.choice(_KINDS),)) if random.random() < 0.9 else random.randbytes(1)
-    if random.random() < 0.1:
-        return kind + struct.pack(">i", random.choice((-1, 0, 3, 2**31 - 1, 2**30, 70_000))) + body
-    return message(kind, body)
-
-
-def _columns(random: Random) -> bytes:
-    count = random.randrange(12)
-    types = (16, 20, 23, 25, 700, 701, 1184, 1009, 99_999)
-    columns = [b"c%d\0" % i + struct.pack(">ihihih", 0, 0, random.choice(types), 8, -1, 1) for i in range(count)]
-    return struct.pack(">h", count) + b"".join(columns)
-
-
-def _row(random: Random) -> bytes:
-    values = [random.randbytes(random.choice((0, 1, 4, 8, 30))) for _ in range(random.randrange(12))]
-    cells = [struct.pack(">i", -1) if not value else struct.pack(">i", len(value)) + value for value in values]
-    return struct.pack(">h", len(values)) + b"".join(cells)

@@ -10,7 +10,6 @@ import threading
 import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from random import Random
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -196,12 +195,12 @@ TELLERS: dict[str, tuple[str, str, Callable[[Channel], None]]] = {
     "mariadb, at login": (
         "mariadb",
         "mariadb://me@127.0.0.1:{}/tsbench",
-        lambda channel: _TellerAtLogin(channel, Random(1)).serve(),
+        lambda channel: _TellerAtLogin(channel).serve(),
     ),
     "mariadb, later": (
         "mariadb",
         "mariadb://me@127.0.0.1:{}/tsbench",
-        lambda channel: _Teller(channel, Random(1)).serve(),
+        lambda channel: _Teller(channel).serve(),
     ),
     "mongodb": ("mongodb", "mongodb://me@127.0.0.1:{}/tsbench", _tells_in_documents),
 }

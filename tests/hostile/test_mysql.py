@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import random
 import re
 from typing import TYPE_CHECKING
 
@@ -62,7 +61,7 @@ def test_a_server_that_asks_for_a_file_gets_none_and_the_connection_ends(watch: 
         return  # which is no attack
 
     def make(channel: Channel) -> AsksForFile:
-        made = AsksForFile(channel, random.Random(0))
+        made = AsksForFile(channel)
         made.at, made.file, made.after_ours = at.encode(), file, bool(after_ours)
         return made
 
@@ -82,10 +81,7 @@ def test_a_server_that_asks_for_a_file_gets_none_and_the_connection_ends(watch: 
 
 
 def test_a_server_that_asks_as_agreed_gets_the_rows_once() -> None:
-    def make(channel: Channel) -> Dialogue:
-        return Dialogue(channel, random.Random(0))
-
-    with attacker(make) as (server, endpoint, dialogues):
+    with attacker(Dialogue) as (server, endpoint, dialogues):
         assert use(endpoint) == []
         assert bytes(server.channels[0].heard).count(b"2016-01-01T00:00:00.000000\t") == 1
     (one,) = dialogues
@@ -101,7 +97,7 @@ CURE = "add ssl-mode=REQUIRED or VERIFY_IDENTITY to the endpoint, or, for cachin
 @pytest.mark.parametrize("way", WAYS[1:])
 def test_without_tls_no_server_gets_the_password(way: str, certificates: Certificates) -> None:
     def make(channel: Channel) -> Greedy:
-        made = Greedy(channel, random.Random(0))
+        made = Greedy(channel)
         made.ask, made.key = way, rsa_key(certificates.directory)
         return made
 
@@ -121,7 +117,7 @@ def test_the_endpoint_may_allow_what_gives_the_password_away(certificates: Certi
     }.items():
 
         def make(channel: Channel, way: str = way) -> Greedy:
-            made = Greedy(channel, random.Random(0))
+            made = Greedy(channel)
             made.ask, made.key = way, key
             return made
 
@@ -148,7 +144,7 @@ def test_a_server_that_offers_tls_once_and_then_not_gets_neither_password_nor_st
     certificates: Certificates,
 ) -> None:
     Changes.greetings = 0
-    with attacker(lambda channel: Changes(channel, random.Random(0)), certificates.context(Attack.PASSIVE)) as (
+    with attacker(Changes, certificates.context(Attack.PASSIVE)) as (
         server, endpoint, dialogues,
     ):  # fmt: skip
         (said,) = use(f"{endpoint}?ssl-mode=REQUIRED")
@@ -171,7 +167,7 @@ class ChangesCertificate(Dialogue):
 def test_a_server_that_shows_another_certificate_a_moment_later_gets_nothing(certificates: Certificates) -> None:
     ChangesCertificate.others = [certificates.context(attack) for attack in (Attack.PASSIVE, Attack.OTHER_NAME)]
     first = certificates.context(Attack.PASSIVE)
-    with attacker(lambda channel: ChangesCertificate(channel, random.Random(0)), first) as (
+    with attacker(ChangesCertificate, first) as (
         server,
         endpoint,
         dialogues,
