@@ -414,6 +414,10 @@ def test_values_that_a_database_cannot_hold_are_refused_before_anything_starts(
     assert main(["run", str(tmp_path / "s.toml"), "--dry-run"]) == 2
     says(complaint(capsys.readouterr().err), "world.use_case: VictoriaMetrics cannot express", "world.decimals = 4")
     assert main(["run", str(tmp_path / "s.toml"), "--dry-run", "--set", "world.decimals=4"]) == 0
+    (tmp_path / "pumps.toml").write_text(case.replace("walk = 1", "walk = 1, decimals = 4"))
+    assert main(["run", str(tmp_path / "s.toml"), "--dry-run"]) == 0  # the same name, other data
+    (tmp_path / "pumps.toml").write_text(case)
+    assert main(["run", str(tmp_path / "s.toml"), "--dry-run"]) == 2
 
 
 def test_rows_are_ordered_by_values_that_each_group_has(tmp_path: Path) -> None:

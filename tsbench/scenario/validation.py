@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tsbench.errors import UserMistake
 from tsbench.model import Text, WriteMode
@@ -99,13 +101,28 @@ def expect_values(world: World, schema: Schema, points: int = 200) -> None:
         If it does not: one line with the field and the cure.
     """
     few = replace(world.spec, scale=min(world.spec.scale, _TRIED_SERIES), streams=1)
-    tried = World(few) if world.recorded is None else world
+    if world.recorded is None and isinstance(schema, Hashable):
+        refusal = _refusal(few, repr(few.case), schema, points)
+    else:
+        refusal = _tried(World(few) if world.recorded is None else world, schema, points)
+    if refusal:
+        raise UserMistake(f"world.use_case: {refusal}")
+
+
+@lru_cache(maxsize=64)
+def _refusal(few: WorldSpec, _case: str, schema: Hashable, points: int) -> str:
+    """Return what a layout refuses of simulated points, the same for many cells of a scenario; "" if it takes them."""
+    return _tried(World(few), cast("Schema", schema), points)
+
+
+def _tried(world: World, schema: Schema, points: int) -> str:
     mode = WriteMode.MULTI if WriteMode.MULTI in schema.modes else next(iter(schema.modes))
     try:
-        for batch in islice(tried.batches(0, points=points), _TRIED_BATCHES):
+        for batch in islice(world.batches(0, points=points), _TRIED_BATCHES):
             schema.encode(batch, mode)
     except Unsupported as why:
-        raise UserMistake(f"world.use_case: {why}") from None
+        return str(why)
+    return ""
 
 
 def decimals_for(world: World, schemas: Iterable[Schema]) -> int | None:
