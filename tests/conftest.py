@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import sys
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -86,6 +87,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Containers often set it. The tests start hundreds of processes, and each would compile the package anew (0.2 s).
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell without job control starts `... &` so
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _left_out(config: pytest.Config) -> list[str]:
