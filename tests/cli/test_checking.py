@@ -215,20 +215,50 @@ def test_a_key_is_proposed_that_each_row_has(tmp_path: Path, capsys: pytest.Capt
     says(complaint(capsys.readouterr().err), "rows.csv: line 1: is no UTF-8; convert the file, such as by iconv")
 
 
-def test_files_whose_rows_have_no_time_in_one_column_are_named_with_a_cure(
+def test_annotated_csv_is_named_with_a_cure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "two.csv").write_text("#group,false,false\n#datatype,string,long\n")
+    assert main(["check", str(tmp_path / "two.csv")]) == 2
+    assert re.search("two.csv: is annotated CSV, .*export it with pivot", complaint(capsys.readouterr().err))
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "time", "first"),
+    [
+        ("date,time", "2026-05-{0},00:{0}:00", 'time = { column = "date", clock = "time" }', "2026-05-10T00:10:00Z"),
+        ("Date,Time", "{0}/05/2026,7:{0}:00", 'clock = "Time", format = "%d/%m/%Y %H:%M:%S"', "2026-05-10T07:10:00Z"),
+        ("d,t", "05-{0}-2026,01:{0} PM", 'clock = "t", format = "%m-%d-%Y %I:%M %p"', "2026-05-10T13:10:00Z"),
+        ("day,open", "05/{0}/2026,no", 'time = { column = "day", format = "%m/%d/%Y" }', "2026-05-10T00:00:00Z"),
+        ("t,x", "{0}/05/2026 10:00:00.5,7", 'format = "%d/%m/%Y %H:%M:%S.%f" }', "2026-05-10T10:00:00.5Z"),
+        ("t,x", "2026-05-{0} 10:00:00,07:00", 'time = "t"', "2026-05-10T10:00:00Z"),
+    ],
+)  # fmt: skip
+def test_times_in_two_columns_and_days_of_one_meaning_are_proposed_as_they_are(
+    head: str, row: str, time: str, first: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.csv").write_text("\n".join([f"{head},v", *(f"{row.format(n)},{n}" for n in range(10, 30))]))
+    assert main(["check", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "own.toml")]) == 0
+    says((tmp_path / "own.toml").read_text(), time)
+    assert main(["check", str(tmp_path / "own.toml")]) == 0
+    says(capsys.readouterr().out, "20 points", f"times: {first} to")
+
+
+def test_words_among_numbers_and_rows_without_values_are_proposed_as_what_they_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for head, row, why in (
-        ("date,time,v", "2026-05-0{0},00:0{0}:00,{0}", "times are in two columns, 'date' and 'time'; make them one"),
-        (
-            "#group,false,false",
-            "#datatype,string,long",
-            "two.csv: is annotated CSV, .*export it with pivot",
-        ),
-    ):
-        (tmp_path / "two.csv").write_text("\n".join([head, *(row.format(n) for n in range(1, 9))]))
-        assert main(["check", str(tmp_path / "two.csv")]) == 2
-        assert re.search(why, complaint(capsys.readouterr().err))
+    rows = [("?", "?", "off"), (1.5, 2, "7"), (2.5, "NA", "8"), (3, 4, "n/a"), ("?", "", ""), *[(5, 6, 9)] * 5]
+    text = "\n".join(["ts,a,b,state", *(f"2026-05-01T00:00:{n:02}Z,{a},{b},{c}" for n, (a, b, c) in enumerate(rows))])
+    (tmp_path / "rows.csv").write_text(text)
+    assert main(["check", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "own.toml")]) == 0
+    says(
+        capsys.readouterr().err, "1 of 10 rows lack a time, a key or every value", "'?' among numbers is taken for none"
+    )
+    made = (tmp_path / "own.toml").read_text()
+    says(made, 'null = ["?", "NA"', 'incomplete = "skip"', 'a = "a"', 'state = { column = "state", type = "text" }')
+    assert main(["check", str(tmp_path / "own.toml")]) == 0
+    says(capsys.readouterr().out, "rows: 9 points of 1 series", "1 without time, key or value")
+    (tmp_path / "own.toml").write_text(made.replace('time = "ts"', 'time = { column = "ts", clock = "x" }'))
+    assert main(["check", str(tmp_path / "own.toml")]) == 2
+    says(complaint(capsys.readouterr().err), "recording.time.clock: there is no column 'x'")
 
 
 def test_times_in_other_forms_are_read_as_they_are_said_to_be(

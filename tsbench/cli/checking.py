@@ -13,7 +13,7 @@ from rich.table import Table
 from tsbench.cli.learning import OfForm, OfTimes, OfZone, expect_writable
 from tsbench.cli.output import stderr, stdout
 from tsbench.errors import UserMistake, require
-from tsbench.text import shortened
+from tsbench.text import printable_line, shortened
 from tsbench.units import NS_PER_S, format_duration, format_time
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _propose(
 ) -> int:
     """Write or print a use case for a recording."""
     require("polars", "files")
-    from tsbench.scenario.learning import mapped
+    from tsbench.scenario.learning import lacking_rows, mapped
     from tsbench.scenario.recorded_files import is_lines, measurements_and_tags
     from tsbench.scenario.recording import SERIES, TIME, may_name_series, read, recording
 
@@ -107,13 +107,19 @@ def _propose(
             stderr.print(shortened(f"tsbench: {said}", _MOST_HINT), markup=False, highlight=False)
     else:
         given = [recording(read(file, _ROWS), time=time, key=key, tags=tags, zone=zone, form=form)]
-    about_times = ({} if zone == "UTC" else {"zone": zone}) | ({} if form is None else {"format": form})
-    text = mapped(file, given, about_times)
+    text = mapped(file, given)
     frame = given[0].frame
     known_columns = {given[0].time, TIME, SERIES}
     named = known_columns.union(given[0].keys, given[0].tags, given[0].fields)
     if left_out := [name for name in frame.columns if name not in named]:
         hint = f"tsbench: left out, for lack of numbers, texts or booleans: {', '.join(left_out)}"
+        stderr.print(shortened(hint, _MOST_HINT), markup=False, highlight=False, soft_wrap=True)
+    if lacking := sum(map(lacking_rows, given)):
+        rows = sum(len(one.frame) + one.dropped for one in given)
+        hint = f"tsbench: {lacking:,} of {rows:,} rows lack a time, a key or every value: incomplete in [recording]"
+        stderr.print(hint, markup=False, highlight=False, soft_wrap=True)
+    for word in given[0].nulls:
+        hint = f"tsbench: '{printable_line(word)}' among numbers is taken for none: null in [recording]"
         stderr.print(shortened(hint, _MOST_HINT), markup=False, highlight=False, soft_wrap=True)
     if (names := [name for name in may_name_series(frame) if name not in known_columns]) and not given[0].keys:
         one_of = f"if a column names it, say --key COLUMN, one of {', '.join(names)}"

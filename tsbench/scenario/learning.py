@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from tsbench.scenario.own_queries import NAME, TAKEN
+from tsbench.scenario.recorded_files import NULLS, are_mostly_numbers
 from tsbench.scenario.recording import SERIES, TIME
 from tsbench.scenario.types import FILE
 from tsbench.scenario.use_case import UseCaseFile
@@ -24,7 +25,7 @@ from tsbench.units import LONGEST_NS, NS_PER_S, format_exact_duration
 from tsbench.workload.world import World, WorldSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -176,11 +177,8 @@ def _recorded(whole: pl.Series, values: Sequence[Values]) -> FieldSummary:
     return replace(summary, missing=float((whole.cast(pl.String).fill_null("") == "").sum()) / len(whole))
 
 
-def mapped(path: Path, recordings: Sequence[Recording], about_times: Mapping[str, str]) -> str:
-    """Return the use case that has a file's rows as they are, by the columns of each measurement's recording.
-
-    `about_times` are keys of its `[recording.time]` beside the column.
-    """
+def mapped(path: Path, recordings: Sequence[Recording]) -> str:
+    """Return the use case that has a file's rows as they are, by the columns of each measurement's recording."""
     names, several = _Names(), len(recordings) > 1
     keys = {of.key for of in recordings}
     key = names.of(keys.pop() or "series" if len(keys) == 1 else "series")
@@ -190,15 +188,18 @@ def mapped(path: Path, recordings: Sequence[Recording], about_times: Mapping[str
     for of, own in zip(recordings, columns, strict=True):
         tags = {key: [*of.keys]} if of.keys else {}
         tags |= {name: [column] for column, name in named.items() if column in own}
-        mapping, asked = _mapping(path, of, about_times, tags, _Names(tags))
+        mapping, asked = _mapping(path, of, tags, _Names(tags))
         lines += ["", "[[recording]]" if several else "[recording]", *mapping]
         queries += asked
     return "\n".join([*lines, *queries]) + "\n"
 
 
-def _mapping(
-    path: Path, of: Recording, about_times: Mapping[str, str], tags: dict[str, list[str]], names: _Names
-) -> tuple[list[str], list[str]]:
+def lacking_rows(of: Recording) -> int:
+    """Return the number of rows that have no time, no key or no value."""
+    return of.dropped + int(of.frame.select(pl.all_horizontal(pl.col(*of.fields).is_null()).sum()).item())
+
+
+def _mapping(path: Path, of: Recording, tags: dict[str, list[str]], names: _Names) -> tuple[list[str], list[str]]:
     """Return the lines of a measurement's mapping, and those of queries about it."""
     frame = of.frame
     series = frame[SERIES].n_unique()
@@ -208,16 +209,22 @@ def _mapping(
     is_sparse = all(lacks.values())
     asked = sorted(fields, key=lacks.__getitem__) if is_sparse else [own for own in fields if not lacks[own]]
     labelled = {own: not frame[fields[own]].dtype.is_numeric() for own in asked}
-    time: Any = {"column": of.time, **about_times} if about_times else of.time
+    time: Any = {"column": of.time, **of.about_times} if of.about_times else of.time
+    mixed = [name for name, dtype in frame.schema.items() if dtype == pl.String and are_mostly_numbers(frame[name])]
     measurement = of.measurement or names.of(path.name.split(".")[0])
     lines = [
         f"file = {_quoted(path.name)}",
         f"measurement = {_quoted(measurement)}",
         *(['duplicates = "merge"'] if of.merged else []),
+        *(['incomplete = "skip"'] if lacking_rows(of) else []),
+        *([f"null = {_toml([*of.nulls, *filter(None, NULLS)])}"] if of.nulls else []),
         f"time = {_toml(time)}",
         f"tags = {_toml({name: columns[0] if len(columns) == 1 else columns for name, columns in tags.items()})}",
         "[recording.fields]",
-        *(f"{own} = {_toml(column)}" for own, column in fields.items()),
+        *(
+            f"{own} = {_toml({'column': column, 'type': 'text'} if column in mixed else column)}"
+            for own, column in fields.items()
+        ),
     ]
     interval_ns, _, _ = _rhythm([np.diff(part[TIME].to_numpy()) for part in parts])
     of_name = measurement if of.measurement else ""

@@ -23,6 +23,8 @@ class TimeColumn(Part):
     """[recording] time: the column of times, or a table with more about it."""
 
     column: str
+    clock: str | None = None
+    """A further column with the times of day, where `column` has days alone."""
     zone: str = "UTC"
     """Zone of times that have none, such as `Europe/Berlin`."""
     format: Annotated[str, Field(min_length=2, max_length=100)] | None = None
@@ -145,4 +147,5 @@ class RecordingPart(Part):
     def columns(self) -> list[tuple[str, str]]:
         """Return the columns that are read, each with the key that names it."""
         tags = [(f"tags.{name}", column) for name, columns in self.tags.items() for column in columns]
-        return [("time", self.time.column), *tags, *((f"fields.{n}", f.column) for n, f in self.fields.items())]
+        times = [("time", self.time.column), *([("time.clock", self.time.clock)] if self.time.clock else [])]
+        return [*times, *tags, *((f"fields.{n}", f.column) for n, f in self.fields.items())]

@@ -262,7 +262,9 @@ def _expect_columns(part: RecordingPart, known: Collection[str], path: str) -> N
 
 def _batch(part: RecordingPart, columns: _Columns, frame: pl.DataFrame, where: RowPlace) -> tuple[Any, int]:
     """Return rows as points (None without any), and how many were left out."""
-    times = _times(part, columns, frame[part.time.column], where)
+    clocks = None if part.time.clock is None else columns.nulls.without(frame[part.time.clock])
+    moments = recorded_files.moments(columns.nulls.without(frame[part.time.column]), clocks)
+    times = _times(part, columns, moments, where)
     whole = ~times.is_null()
     if part.tags:
         for name in next(iter(part.tags.values())):
@@ -290,9 +292,8 @@ def _batch(part: RecordingPart, columns: _Columns, frame: pl.DataFrame, where: R
     return pa.record_batch(arrays), int((~whole).sum())
 
 
-def _times(part: RecordingPart, columns: _Columns, column: pl.Series, where: RowPlace) -> pl.Series:
+def _times(part: RecordingPart, columns: _Columns, given: pl.Series, where: RowPlace) -> pl.Series:
     """Return times in ns, null where a row has none."""
-    given = columns.nulls.without(column)
     asked, repeated = part.time, "null" if part.time.repeated == "refuse" else part.time.repeated
     is_lines = recorded_files.is_lines(Path(where.path))
     columns.unit_ns = columns.unit_ns or (UNITS_NS[asked.unit] if asked.unit else int(is_lines))

@@ -307,6 +307,30 @@ def numbers(column: pl.Series, kind: type[pl.Int64 | pl.Float64]) -> pl.Series:
     return column.cast(kind, strict=False)
 
 
+def are_mostly_numbers(column: pl.Series) -> bool:
+    """Return whether a column is of numbers, so that texts among them are mistakes, or stand for none."""
+    return numbers(column, pl.Float64).count() > column.count() / 2
+
+
+def moments(days: pl.Series, clocks: pl.Series | None) -> pl.Series:
+    """Return a column of times; of days and of times of day, one of both."""
+    return days if clocks is None else days.cast(pl.String) + " " + clocks.cast(pl.String)
+
+
+def form_of(texts: pl.Series) -> str | None:
+    """Return the form of times whose days are as 31/12/2026 or 12/31/2026; None of others, and if both may be meant."""
+    first = next(iter(texts.drop_nulls().head(1)), "") if texts.dtype == pl.String else ""
+    if (seen := re.fullmatch(r"\d{1,2}([-/])\d{1,2}\1\d{4}(?: \d{1,2}:\d\d(:\d\d)?(\.\d+)?( [AP]M)?)?", first)) is None:
+        return None
+    mark, seconds, fraction, half = seen.groups()
+    parts = texts.str.split_exact(mark, 1).struct.unnest().cast(pl.Int64, strict=False).max().row(0)
+    if (parts[0] > 12) == (parts[1] > 12):
+        return None
+    day = f"%d{mark}%m{mark}%Y" if parts[0] > 12 else f"%m{mark}%d{mark}%Y"
+    clock = f" {'%I' if half else '%H'}:%M{':%S' if seconds else ''}{'.%f' if fraction else ''}{' %p' if half else ''}"
+    return day + clock * (":" in first)
+
+
 def unit_of(times: pl.Series) -> int:
     """Return the likely unit of numbers that are times, in ns."""
     floats = times.cast(pl.Float64)

@@ -225,8 +225,7 @@ def _kind_of(given: pl.Series, part: FieldColumn) -> Kind:
         given = pl.Series([part.default])
     made = recorded_files.typed(given)
     if made.dtype == pl.String:  # a text among numbers is a mistake, a number among texts is none
-        are_numbers = recorded_files.numbers(given, pl.Float64).count() > given.count() / 2
-        return Kind.FLOAT if are_numbers or not given.count() else Kind.TEXT
+        return Kind.FLOAT if recorded_files.are_mostly_numbers(given) or not given.count() else Kind.TEXT
     if isinstance(made.dtype, (pl.Categorical, pl.Enum)):
         return Kind.TEXT
     return Kind.BOOL if made.dtype == pl.Boolean else Kind.INT if made.dtype.is_integer() else Kind.FLOAT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -13,10 +13,9 @@ import polars as pl
 from tsbench.errors import UserMistake
 from tsbench.scenario import recorded_files
 from tsbench.text import suggestion
-from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 TIME, SERIES = "time of tsbench", "series of tsbench"
@@ -52,6 +51,10 @@ class Recording:
     """That of line protocol."""
     merged: bool = False
     """Whether several lines of one time and series were merged to a point each."""
+    about_times: Mapping[str, str] = field(default_factory=dict)
+    """What else `[recording] time` has to say beside the column, by its keys."""
+    nulls: tuple[str, ...] = ()
+    """Words among numbers that stand for none, beside the usual ones."""
 
 
 def read(path: Path, rows: int, measurement: str = "") -> pl.DataFrame:
@@ -105,15 +108,16 @@ def recording(
     if form is not None and (lines is not None or not (_is_text(frame[time]) or frame[time].dtype.is_integer())):
         raise UserMistake(f"--time-format {form}: the times in '{time}' need none; leave it out")
     if lines is not None:
-        return _of_lines(frame, time, *lines)
+        return replace(_of_lines(frame, time, *lines), about_times={} if zone == "UTC" else {"zone": zone})
     count = len(frame)
-    frame = frame.with_columns(_times(frame[time], zone, form).alias(TIME)).drop_nulls(TIME)
+    clock = next(filter(partial(_has_clock, frame), frame.columns), None) if _has_days(frame[time]) else None
+    moments = recorded_files.moments(frame[time], None if clock is None else frame[clock])
+    form = form or recorded_files.form_of(moments)
+    frame = frame.with_columns(_times(moments, zone, form).alias(TIME)).drop_nulls(TIME)
     if frame.is_empty():
         raise UserMistake(f"no row has a time in '{time}'")
-    if (frame[TIME] % (86_400 * NS_PER_S) == 0).all() and (
-        clock := next(filter(partial(_has_clock, frame), frame.columns), None)
-    ):
-        raise UserMistake(f"times are in two columns, '{time}' and '{clock}'; make them one, as 2026-01-31T12:00:00Z")
+    about_times = {"clock": clock, "zone": zone if zone != "UTC" else None, "format": form}
+    frame, nulls = _without_words(frame.drop([clock] if clock else []))
     columns = [name for name in frame.columns if name not in {time, TIME}]
     names = [key] if key is not None else _key_columns(frame, columns)
     series = pl.concat_str(names, separator=" ") if names else pl.lit("all")
@@ -132,8 +136,9 @@ def recording(
     if not fields:
         raise UserMistake("no column has values that change; fields are numbers, texts or booleans")
     return Recording(
-        frame, time, (*names,), names[0] if len(names) == 1 else "", tuple(steady), fields, count - len(frame)
-    )
+        frame, time, (*names,), names[0] if len(names) == 1 else "", tuple(steady), fields, count - len(frame),
+        about_times={key: said for key, said in about_times.items() if said is not None}, nulls=nulls,
+    )  # fmt: skip
 
 
 def _of_lines(frame: pl.DataFrame, time: str, measurement: str, tags: list[str]) -> Recording:
@@ -164,6 +169,24 @@ def _has_values(column: pl.Series) -> bool:
     return column.null_count() < len(column) and not (column.dtype.is_temporal() or column.dtype.is_nested())
 
 
+def _without_words(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Return columns of numbers with null for the one word that some have in a number's place, and these words."""
+    words = []
+    for name in [name for name, dtype in frame.schema.items() if dtype == pl.String]:
+        given = frame[name]
+        odd = given.filter(recorded_files.numbers(given, pl.Float64).is_null()).drop_nulls().unique()
+        if len(odd) == 1 and recorded_files.are_mostly_numbers(given):
+            words.append(str(odd[0]))
+            frame = frame.with_columns(recorded_files.typed(given.set(given == odd[0], None)))
+    return frame, (*dict.fromkeys(words),)
+
+
+def _has_days(times: pl.Series) -> bool:
+    """Return whether a column has days without times of day."""
+    is_text = times.dtype == pl.String and times.count() > 0
+    return times.dtype == pl.Date or (is_text and bool(times.drop_nulls().str.contains(r"^\d+([-/.]\d+){2}$").all()))
+
+
 def _has_clock(frame: pl.DataFrame, name: str) -> bool:
     """Return whether a column has times of a day."""
     given = frame[name].drop_nulls()
@@ -185,14 +208,15 @@ def _time_column(frame: pl.DataFrame) -> str:
         if _TIMELIKE.fullmatch(name.strip()):
             return name
     for name, dtype in frame.schema.items():
-        if dtype == pl.String and _are_times(frame[name].drop_nulls().head(100)):
+        if dtype == pl.String and _are_times(frame[name].drop_nulls()):
             return name
     raise UserMistake(f"no column looks like a time; say --time COLUMN, one of {', '.join(frame.columns[:20])}")
 
 
 def _are_times(texts: pl.Series) -> bool:
     try:
-        return not texts.is_empty() and recorded_files.times(texts, "UTC").null_count() == 0
+        some = recorded_files.times(texts.head(100), "UTC", recorded_files.form_of(texts))
+        return not texts.is_empty() and some.null_count() == 0
     except (ValueError, pl.exceptions.PolarsError):
         return False
 
