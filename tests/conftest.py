@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -83,6 +84,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for name in SERVER_MARKS:
         config.addinivalue_line("markers", f"{name}: needs that server")
+    config.addinivalue_line("markers", "needs(module, ...): needs modules that are optional")
     config.addinivalue_line("markers", "nightly: left out of a run of all tests without --nightly: make nightly")
     # Containers often set it. The tests start hundreds of processes, and each would compile the package anew (0.2 s).
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -124,6 +126,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("root") and os.geteuid() != 0:
         pytest.skip("needs root")
+    for name in [name for mark in item.iter_markers("needs") for name in mark.args if find_spec(name) is None]:
+        pytest.skip(f"{name} is not installed; pip install 'tsbench[mysql,notebook]'")
 
 
 @pytest.hookimpl(hookwrapper=True)

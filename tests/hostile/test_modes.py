@@ -19,13 +19,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 BEGIN, END = "<!-- who gets what: made by tests/hostile/test_modes.py -->\n", "<!-- end -->"
 
 
-@pytest.mark.parametrize("name", ["postgres", "mongodb", "http", "mysql"])
+@pytest.mark.parametrize(
+    "name", ["postgres", "mongodb", "http", pytest.param("mysql", marks=pytest.mark.needs("MySQLdb"))]
+)
 @pytest.mark.slow
 def test_the_page_says_what_an_attacker_gets_in_each_mode(
     certificates: Certificates, request: pytest.FixtureRequest, name: str
 ) -> None:
-    if name == "mysql":
-        pytest.importorskip("MySQLdb", reason="mysqlclient is not installed; pip install 'tsbench[mysql]'")
     protocol = import_module(f"tests.hostile.{name}")
     with (  # no look at who else listens, which costs a second for each failed connection
         mock.patch("tsbench.targets.endpoint.product_at", return_value=""),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tests.hostile.doors import Certificates, Channel
 
-pytest.importorskip("MySQLdb", reason="mysqlclient is not installed; pip install 'tsbench[mysql]'")
+pytestmark = pytest.mark.needs("MySQLdb")
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.certificates import self_signed
 from tests.examples import examples
 from tests.net.loopback import Loopback, Peer
 from tsbench.errors import Unreachable, UserMistake
@@ -363,14 +364,7 @@ def test_an_answer_before_the_whole_request_was_read_counts() -> None:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    path = tmp_path / "both.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-keyout", str(tmp_path / "key.pem"), "-out", str(path), "-days", "2", "-subj", "/CN=127.0.0.1"]
-    try:
-        subprocess.run([*command, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("openssl is not installed")
-    return path
+    return self_signed(tmp_path)
 
 
 def test_tls_is_verified(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:

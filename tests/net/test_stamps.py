@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from contextlib import ExitStack, closing, suppress
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.certificates import self_signed
 from tsbench.net import stamps, tcp
 from tsbench.net.stamps import READ, STAMPED, STEPPED, Arrival
 
@@ -59,18 +58,6 @@ def stack() -> Iterator[ExitStack]:
         yield entered
 
 
-def certificate(place: Path) -> Path:
-    """Make a certificate of localhost; return the file with it and its key."""
-    found = place / "certificate.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "2"]
-    if shutil.which(command[0]) is None:
-        pytest.skip("openssl is not installed")
-    subprocess.run([*command, "-keyout", found, "-out", place / "own"], check=True, capture_output=True)
-    found.write_bytes(found.read_bytes() + (place / "own").read_bytes())
-    return found
-
-
 def connected(stack: ExitStack, kind: str = "plain", place: Path | None = None) -> tuple[Answering, Arrival, tcp.Wire]:
     """Return a server, and a connection to it whose kernel has begun to take stamps."""
     family = socket.AF_INET6 if kind == "IPv6" else socket.AF_INET
@@ -78,9 +65,9 @@ def connected(stack: ExitStack, kind: str = "plain", place: Path | None = None) 
     wrap: Callable[[socket.socket], socket.socket] = lambda peer: peer  # noqa: E731
     if kind == "TLS":
         assert place is not None
-        file = certificate(place)
+        file = self_signed(place)
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        server.load_cert_chain(file)
+        server.load_cert_chain(file, file.with_name("key.pem"))
         client = ssl.create_default_context(cafile=file)
         wrap = lambda peer: server.wrap_socket(peer, server_side=True)  # noqa: E731
     answering = Answering(family, wrap)

@@ -70,10 +70,11 @@ def test_every_study_has_a_section_and_one_that_was_run_has_its_figures(
 
 @pytest.mark.slow
 @BOTH
+@pytest.mark.needs("nbclient", "ipykernel", "nbformat")
 def test_jupyter_executes_it(notebook: Path, single: Path, monkeypatch: pytest.MonkeyPatch):
-    nbclient = pytest.importorskip("nbclient", reason="needs the extra 'notebook'")
-    pytest.importorskip("ipykernel", reason="needs the extra 'notebook'")
-    nbformat = pytest.importorskip("nbformat", reason="needs the extra 'notebook'")
+    import nbclient
+    import nbformat
+
     monkeypatch.setenv("TSBENCH_RESULTS", str(single))
     content = nbformat.read(notebook, as_version=4)
     nbclient.NotebookClient(content, timeout=120, resources={"metadata": {"path": str(NOTEBOOKS)}}).execute()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import select
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from contextlib import closing, contextmanager, suppress
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.certificates import self_signed
 from tsbench.check.audit import count_stored
 from tsbench.errors import Unreachable, UserMistake
 from tsbench.model import WriteMode
@@ -50,19 +50,7 @@ class Late(Polling):
 def certificate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A certificate for 127.0.0.1, beside its key."""
     monkeypatch.setattr(Late, "late_ms", 0)
-    return certified(tmp_path)
-
-
-def certified(place: Path) -> Path:
-    """Make a certificate for 127.0.0.1, beside its key."""
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-keyout", str(place / "key.pem"), "-out", str(place / "certificate.pem"), "-days", "2"]
-    command += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    try:
-        subprocess.run(command, check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("openssl is not installed")
-    return place / "certificate.pem"
+    return self_signed(tmp_path)
 
 
 def timed(session: Session, statement: Statement) -> tuple[float, float, int]:
@@ -137,7 +125,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_at_both_ports(
 ) -> None:
     place = urlsplit(questdb_server.endpoint)
     (tmp_path / "other").mkdir()
-    other = certified(tmp_path / "other")
+    other = self_signed(tmp_path / "other")
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     both = (certificate, other) if of_sql else (other, certificate)
     with (

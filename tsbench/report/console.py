@@ -125,7 +125,7 @@ def _print_of(console: Console, names: Sequence[str], remark: Text) -> None:
 
 
 def _cold_starts(cells: Sequence[Cell]) -> Iterator[tuple[str, str]]:
-    """Yield what cold runs found: the page caches of all together, and the first ops of each cell or its repeats."""
+    """Yield a name and a line about cold starts: each cell's pages in memory, and the first ops of its repeats."""
     for label, pages in page_caches(cells):
         for cell in cells:
             if cell.summary.cold is not None:

@@ -260,7 +260,7 @@ class DrivePart(Part):
         return self
 
     def _expect_settling(self) -> None:
-        """Refuse a warm-up until the rate has settled where the rate is not the database's alone, or its limit is."""
+        """Refuse warmup = 'steady' in an open loop, with steps or with too short a limit, and a limit without it."""
         if self.warmup != STEADY:
             if self.warmup_limit is not None:
                 raise ValueError("warmup_limit belongs to warmup = 'steady'; set that, or take the limit out")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tsbench.servers.base import Server
 
-pytestmark = pytest.mark.every_user
+pytestmark = [pytest.mark.every_user, pytest.mark.needs("MySQLdb")]
 
 SETTINGS = {"innodb_buffer_pool_size": "32M", "innodb_log_file_size": "16M"}
 SCHEMA = next(iter(MARIADB.schemas.values()))
@@ -27,7 +27,6 @@ SCHEMA = next(iter(MARIADB.schemas.values()))
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    pytest.importorskip("MySQLdb", reason="mysqlclient is not installed; pip install 'tsbench[mysql]'")
     place = tmp_path_factory.mktemp("galera")
     place.chmod(0o755)
     server = MARIADB.new_server(place / "server", SETTINGS, None, nodes=3, replicas=3)

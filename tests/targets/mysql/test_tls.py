@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.certificates import self_signed
 from tests.targets.mysql.support import bare, new_database
 from tsbench.errors import UserMistake
 from tsbench.model import WriteMode
@@ -32,18 +32,8 @@ def certificate() -> Iterator[Path]:
     """A certificate for 127.0.0.1, beside its key, where a server's own user can read both."""
     place = Path(tempfile.mkdtemp(prefix="tsbench-test-"))
     place.chmod(0o755)
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-keyout", str(place / "key.pem"), "-out", str(place / "certificate.pem"), "-days", "2"]
     try:
-        subprocess.run(
-            [*command, "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"],
-            check=True,
-            capture_output=True,
-        )
-        (place / "key.pem").chmod(0o644)
-        yield place / "certificate.pem"
-    except FileNotFoundError:
-        pytest.skip("openssl is not installed")
+        yield self_signed(place)
     finally:
         shutil.rmtree(place)
 
@@ -59,10 +49,10 @@ def cipher(target: Target, url: str) -> str:
 
 
 @pytest.mark.mariadb
+@pytest.mark.needs("MySQLdb")
 def test_a_server_is_verified_by_its_certificate_and_name(
     own_server: Callable[[MariadbServer], MariadbServer], certificate: Path, tmp_path: Path
 ) -> None:
-    pytest.importorskip("MySQLdb", reason="mysqlclient is not installed; pip install 'tsbench[mysql]'")
     files = {"ssl_cert": str(certificate), "ssl_key": str(certificate.with_name("key.pem"))}
     settings = {"innodb_buffer_pool_size": "64M", "innodb_log_file_size": "64M", **files}
     url = own_server(MariadbServer(tmp_path / "db", settings)).endpoint
@@ -78,6 +68,7 @@ def test_a_server_is_verified_by_its_certificate_and_name(
 
 
 @pytest.mark.mariadb
+@pytest.mark.needs("MySQLdb")
 def test_a_server_without_tls_is_refused_where_tls_is_asked_for(mysql_server: Callable[[str], Any]) -> None:
     url = mysql_server("mariadb").endpoint
     with pytest.raises(UserMistake, match="the server offers no TLS, which ssl-mode=REQUIRED asks for"):
