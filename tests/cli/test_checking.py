@@ -215,10 +215,27 @@ def test_a_key_is_proposed_that_each_row_has(tmp_path: Path, capsys: pytest.Capt
     says(complaint(capsys.readouterr().err), "rows.csv: line 1: is no UTF-8; convert the file, such as by iconv")
 
 
-def test_annotated_csv_is_named_with_a_cure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "two.csv").write_text("#group,false,false\n#datatype,string,long\n")
-    assert main(["check", str(tmp_path / "two.csv")]) == 2
-    assert re.search("two.csv: is annotated CSV, .*export it with pivot", complaint(capsys.readouterr().err))
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("#group,false,false\n#datatype,string,long\n", "two.csv: is annotated CSV, .*export it with pivot"),
+        ("# Station 5\nts,v\n2026-05-01T00:00:00Z,1\n", "two.csv: its first line has one name; put .* # Station 5$"),
+        ("sep=;\nts;v;\n2026-05-01T00:00:00Z;1;\n2026-05-02T00:00:00Z;2;\n", ""),
+        (",ts,v\n0,2026-05-01T00:00:00Z,1\n1,2026-05-02T00:00:00Z,2\n", ""),
+    ],
+)
+def test_heads_of_exported_csv_are_read_or_named_with_a_cure(
+    text: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "two.csv").write_text(text)
+    own = tmp_path / "own.toml"
+    assert main(["check", str(tmp_path / "two.csv"), "--out", str(own)]) == (2 if why else 0)
+    if why:
+        assert re.search(why, complaint(capsys.readouterr().err))
+    else:
+        assert main(["check", str(own)]) == 0
+        says(capsys.readouterr().out, "two: 2 points of 1 series")
+        says(own.read_text(), 'time = "ts"', 'v = "v"')
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ ROWS = 131_072
 _BLOCK = 1 << 22
 """Bytes of CSV that are read at a time; a row is not longer."""
 _COMPRESSED = (".gz", ".zst")
+_NAMELESS = "without a name, "
+"""Begin of the names of columns that have none and are left out: a counter of rows, or a comma too many."""
 _CSV, _LINES = {".csv", ".tsv", ".txt"}, {".lp", ".line"}
 _NUMBER = r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?"
 _UNITS = ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3), (float("inf"), 1))
@@ -189,9 +191,12 @@ def _frame(path: Path, rows: list[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _csv(path: Path) -> Iterator[pl.DataFrame]:
+def _csv_head(path: Path) -> tuple[list[str], str, int]:
+    """Return the names of a file's columns, their separator, and the number of lines before the rows."""
     with _opened(path) as file:
-        head = file.readline(1_000_000)
+        head, skipped = file.readline(1_000_000), 1
+        if re.fullmatch(rb"(\xef\xbb\xbf)?sep=.\s*", head, re.IGNORECASE):  # which spreadsheets write
+            head, skipped = file.readline(1_000_000), 2
     try:
         line = head.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError:
@@ -203,15 +208,26 @@ def _csv(path: Path) -> Iterator[pl.DataFrame]:
         raise UserMistake(f"{path}: is annotated CSV, a row for each field; export it with {cure}")
     separator = max(",;\t|", key=line.count)
     names = [name.strip() for name in next(csv.reader([line], delimiter=separator))]
+    if len(names) == 1:
+        raise UserMistake(f"{path}: its first line has one name; put the names of its columns there: {line[:80]}")
+    names = [name or f"{_NAMELESS}{number}" for number, name in enumerate(names)]
     if any(re.fullmatch(_NUMBER, name) for name in names):
         raise UserMistake(f"{path}: its first line has no names of columns: {line[:80]}")
     if twice := next((name for at, name in enumerate(names) if name in names[:at]), None):
         raise UserMistake(f"{path}: two columns are called '{twice}'; rename one")
+    return names, separator, skipped
+
+
+def _csv(path: Path) -> Iterator[pl.DataFrame]:
+    names, separator, skipped = _csv_head(path)
+    nameless = [name for name in names if name.startswith(_NAMELESS)]
     with _opened(path) as file:
         try:
             reader = pa_csv.open_csv(
                 file,
-                read_options=pa_csv.ReadOptions(column_names=names, skip_rows=1, use_threads=False, block_size=_BLOCK),
+                read_options=pa_csv.ReadOptions(
+                    column_names=names, skip_rows=skipped, use_threads=False, block_size=_BLOCK
+                ),
                 parse_options=pa_csv.ParseOptions(delimiter=separator),
                 convert_options=pa_csv.ConvertOptions(
                     column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
@@ -219,7 +235,7 @@ def _csv(path: Path) -> Iterator[pl.DataFrame]:
             )
             for batch in reader:
                 frame = cast("pl.DataFrame", pl.from_arrow(batch))
-                yield frame.with_columns(pl.all().str.strip_chars())
+                yield frame.drop(nameless).with_columns(pl.all().str.strip_chars())
         except pa.ArrowInvalid as error:
             if "invalid UTF8" in str(error):
                 raise _not_unicode(path, _first_odd_line(path)) from None
