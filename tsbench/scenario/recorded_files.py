@@ -57,7 +57,9 @@ def frames(path: Path, measurement: str = "") -> Iterator[pl.DataFrame]:
     with _refusing(path):
         if kind != ".parquet" and kind not in _CSV | _LINES:
             said = "is neither .csv, .lp (line protocol; both with .gz or .zst, too) nor .parquet"
-            raise UserMistake(f"{path}: {said}; it is '{kind or path.name}'")
+            made = f"polars.read_ndjson('{path.name}').write_parquet('{path.stem}.parquet')"
+            cure = f'; convert it, such as by python -c "import polars; {made}"' * (kind in {".jsonl", ".ndjson"})
+            raise UserMistake(f"{path}: {said}; it is '{kind or path.name}'{cure}")
         if kind in _CSV:
             yield from _csv(path)
         else:
