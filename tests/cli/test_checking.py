@@ -262,20 +262,24 @@ def test_times_in_two_columns_and_days_of_one_meaning_are_proposed_as_they_are(
 def test_words_among_numbers_and_rows_without_values_are_proposed_as_what_they_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [("?", "?", "off"), (1.5, 2, "7"), (2.5, "NA", "8"), (3, 4, "n/a"), ("?", "", ""), *[(5, 6, 9)] * 5]
+    rows = [("?", "?", "off"), (1.5, "n/a", 7), (2.5, "NA", 8), (3, 4, "on"), ("?", "", ""), *[(5, 6, 9)] * 5]
     text = "\n".join(["ts,a,b,state", *(f"2026-05-01T00:00:{n:02}Z,{a},{b},{c}" for n, (a, b, c) in enumerate(rows))])
     (tmp_path / "rows.csv").write_text(text)
     assert main(["check", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "own.toml")]) == 0
-    says(
-        capsys.readouterr().err, "1 of 10 rows lack a time, a key or every value", "'?' among numbers is taken for none"
-    )
+    says(capsys.readouterr().err, "1 of 10 rows lack a time, a key or every", "'?' among numbers is taken for none")
     made = (tmp_path / "own.toml").read_text()
-    says(made, 'null = ["?", "NA"', 'incomplete = "skip"', 'a = "a"', 'state = { column = "state", type = "text" }')
+    says(made, 'null = ["?", "n/a", "NA"', 'incomplete = "skip"', 'a = "a"', '{ column = "state", type = "text" }')
     assert main(["check", str(tmp_path / "own.toml")]) == 0
     says(capsys.readouterr().out, "rows: 9 points of 1 series", "1 without time, key or value")
     (tmp_path / "own.toml").write_text(made.replace('time = "ts"', 'time = { column = "ts", clock = "x" }'))
     assert main(["check", str(tmp_path / "own.toml")]) == 2
     says(complaint(capsys.readouterr().err), "recording.time.clock: there is no column 'x'")
+    head = "ts,meter,v\n,,kWh\n"
+    named = [f"2026-05-01T00:{n // 4:02}:00Z,{[1, 2, 3, 'main'][n % 4]},{n}" for n in range(40)]
+    (tmp_path / "rows.csv").write_text(head + "\n".join(named))
+    assert main(["check", str(tmp_path / "rows.csv"), "--force", "--out", str(tmp_path / "own.toml")]) == 0
+    assert main(["check", str(tmp_path / "own.toml")]) == 0
+    says(capsys.readouterr().out, "rows: 40 points of 4 series", "v      int")  # a unit is no value, a name no lack
 
 
 def test_times_in_other_forms_are_read_as_they_are_said_to_be(

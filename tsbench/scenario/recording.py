@@ -26,6 +26,7 @@ _THINGS = (
     "|pump|probe|tag"
 )
 _IDLIKE = re.compile(rf"(?:.*[_ .-])?(?:{_THINGS})(?:[_ .-]?(?:id|no|nr|name))?", re.IGNORECASE)
+_LACKING = re.compile(r"\W+|#?n/a|no ?data|missing|unknown|unavailable|undefined", re.IGNORECASE)
 _MAY_DOUBLE = 0.01
 """Share of rows that may have the time of another one of their series."""
 _STEADY = 0.995
@@ -110,6 +111,7 @@ def recording(
     if lines is not None:
         return replace(_of_lines(frame, time, *lines), about_times={} if zone == "UTC" else {"zone": zone})
     count = len(frame)
+    frame, nulls = _without_words(frame)
     clock = next(filter(partial(_has_clock, frame), frame.columns), None) if _has_days(frame[time]) else None
     moments = recorded_files.moments(frame[time], None if clock is None else frame[clock])
     form = form or recorded_files.form_of(moments)
@@ -117,7 +119,7 @@ def recording(
     if frame.is_empty():
         raise UserMistake(f"no row has a time in '{time}'")
     about_times = {"clock": clock, "zone": zone if zone != "UTC" else None, "format": form}
-    frame, nulls = _without_words(frame.drop([clock] if clock else []))
+    frame = frame.drop([clock] if clock else [])
     columns = [name for name in frame.columns if name not in {time, TIME}]
     names = [key] if key is not None else _key_columns(frame, columns)
     series = pl.concat_str(names, separator=" ") if names else pl.lit("all")
@@ -170,15 +172,16 @@ def _has_values(column: pl.Series) -> bool:
 
 
 def _without_words(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Return columns of numbers with null for the one word that some have in a number's place, and these words."""
-    words = []
+    """Return columns of numbers with null for words that say that one is lacking, or its unit; and these words."""
+    words: dict[str, None] = {}
     for name in [name for name, dtype in frame.schema.items() if dtype == pl.String]:
         given = frame[name]
-        odd = given.filter(recorded_files.numbers(given, pl.Float64).is_null()).drop_nulls().unique()
-        if len(odd) == 1 and recorded_files.are_mostly_numbers(given):
-            words.append(str(odd[0]))
-            frame = frame.with_columns(recorded_files.typed(given.set(given == odd[0], None)))
-    return frame, (*dict.fromkeys(words),)
+        odd = given.filter(recorded_files.numbers(given, pl.Float64).is_null()).drop_nulls().to_list()
+        is_unit = odd == [given[0]]  # a row of units below the names of columns
+        if odd and recorded_files.are_mostly_numbers(given) and (is_unit or all(map(_LACKING.fullmatch, odd))):
+            words |= dict.fromkeys(odd)
+            frame = frame.with_columns(recorded_files.typed(given.set(given.is_in(odd), None)))
+    return frame, (*words,)
 
 
 def _has_days(times: pl.Series) -> bool:
