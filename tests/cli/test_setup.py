@@ -85,15 +85,18 @@ def test_init_names_what_is_wrong_with_a_use_case(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("gaps.toml").write_text(WORKS.with_name("gaps.toml").read_text())
+    Path("one.csv").write_text("time,volts\n2026-05-01T00:00:00Z,1\n")
+    assert main(["check", "one.csv", "--out", "one.toml"]) == 0
     for target, name, why in (
         ("sqlite", "absent.toml", "absent.toml: no such use case"),
         ("sqlite", "absent", "--use-case absent: there is no use case 'absent'"),
         ("sqlite", "setup.cfg", "setup.cfg"),
         ("victoriametrics", "gaps.toml", "holds numbers only"),
+        ("sqlite", "one.toml", "--use-case one.toml: has no points after its first half to write; record more"),
     ):
         assert main(["init", target, "--use-case", name]) == 2
         assert why in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["gaps.toml"]
+    assert {path.suffix for path in tmp_path.iterdir()} == {".toml", ".csv"}
 
 
 def test_no_file_is_overwritten_and_without_a_name_a_database_is_chosen_that_can_be_started(

@@ -124,6 +124,8 @@ class Start:
         recorded = self.world.recorded
         assert recorded is not None  # noqa: S101 - the caller has looked
         points, left = recorded.rows, recorded.rows_from(self.world.time_ns(recorded.ticks_of(0.5)))
+        if not left:
+            raise UserMistake(f"--use-case {self.use_case}: has no points after its first half to write; record more")
         each = _WRITES_A_QUERY / (_WRITES_A_QUERY + len(self.asked))
         # How many are due by chance varies as the square root: with two deviations less they seldom end before the run.
         due = {size: max(left - 2 * math.sqrt(left * size), left / 2) for size in _SIZES}
