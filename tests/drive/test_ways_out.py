@@ -133,7 +133,7 @@ def test_a_bare_run_says_what_it_leaves_at_its_endpoint(place: Path) -> None:
 def test_a_run_that_ends_in_its_warm_up_has_measured_nothing_and_says_so(place: Path) -> None:
     code, status, summary = Bare(place, "-u", "2", "-r", "2", "-t", "2s", "--warmup", "30s").ended()
     assert (code, status["state"], summary["validity"]["state"]) == (1, "complete", "inconclusive")
-    assert re.search(r"no op ended in the measured window: the test was stopped \d+\.\d s before the warm-up was over",
+    assert re.search(r"no op ended in the measured window: the test ended \d+\.\d s before the warm-up was over",
                      summary["validity"]["reason"])  # fmt: skip
 
 

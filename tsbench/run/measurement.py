@@ -120,7 +120,7 @@ def measured(run: RunDir, spec: Job) -> Findings:
         "workers": processes.verdict(),
         "counts": _counts_agree(merged, processes, schedule),
         "limit": limit_verdict,
-        "ops": _some_ended(everything, processes),
+        "ops": _some_ended(spec, everything, processes),
     }
     failures = failed(everything, spec.check.failures, processes.firsts)
     return Findings(parts, checks, (failures, failed_connections(processes.unconnected)))
@@ -339,12 +339,15 @@ def _counts_agree(merged: Merged, processes: Processes, schedule: Schedule | Non
     return Verdict(True, "", counts)
 
 
-def _some_ended(everything: OpTotals, processes: Processes) -> Verdict:
+def _some_ended(spec: Job, everything: OpTotals, processes: Processes) -> Verdict:
     if everything.done or processes.firsts:  # what a cold run is made for may end after its window
         return Verdict(True)
     early_s = processes.times.start_s - processes.stopped_s
-    why = f": the test was stopped {early_s:.1f} s before the warm-up was over" if early_s > 0 else ""
-    return Verdict(None, f"no op ended in the measured window{why}")
+    why = f": the test ended {early_s:.1f} s before the warm-up was over" if early_s > 0 else ""
+    cure = (
+        "; it ends with its last point or query: give it more, or a shorter warm-up" if why and spec.ends_early else ""
+    )
+    return Verdict(None, f"no op ended in the measured window{why}{cure}")
 
 
 def _failures(processes: Processes) -> dict[str, int]:
