@@ -36,6 +36,7 @@ from tsbench.run import events
 from tsbench.run.assessment import Findings
 from tsbench.run.disturbance import disturbance
 from tsbench.run.processes import Processes
+from tsbench.scenario.spec import RunSpec
 from tsbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -344,9 +345,8 @@ def _some_ended(spec: Job, everything: OpTotals, processes: Processes) -> Verdic
         return Verdict(True)
     early_s = processes.times.start_s - processes.stopped_s
     why = f": the test ended {early_s:.1f} s before the warm-up was over" if early_s > 0 else ""
-    cure = (
-        "; it ends with its last point or query: give it more, or a shorter warm-up" if why and spec.ends_early else ""
-    )
+    ends = why and (spec.ends_early or (isinstance(spec, RunSpec) and spec.world.is_recorded))
+    cure = "; it ends with its last point or query: give it more, or a shorter warm-up" if ends else ""
     return Verdict(None, f"no op ended in the measured window{why}{cure}")
 
 

@@ -115,6 +115,11 @@ class WorldPart(Part):
             raise ValueError(f"'{name}' has no form '{form}'; {suggestion(form, forms)}")
         return form
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the points are a recording's, which has an end."""
+        return self.described is not None and bool(self.described.recording)
+
     @field_serializer("described")
     def _as_written(self, described: UseCaseFile | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
         """Return what the file says, without what it does not."""

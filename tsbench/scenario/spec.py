@@ -244,8 +244,7 @@ class RunSpec(Job):
 
     @property
     def ends_early(self) -> bool:
-        recorded = self.world.described is not None and bool(self.world.described.recording)
-        return super().ends_early or (bool(self.writes) and (recorded or self.drive.window is not None))
+        return super().ends_early or (bool(self.writes) and (self.world.is_recorded or self.drive.window is not None))
 
     @property
     def seed(self) -> int:
