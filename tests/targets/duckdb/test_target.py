@@ -225,3 +225,16 @@ def test_an_interrupted_write_is_unknown_only_if_the_interrupt_may_have_met_the_
         assert (caught.value.outcome, caught.value.cause) == (outcome, "timeout")
         assert session.query(Statement("SELECT count(*) FROM cpu"), ("n",)).records == [(2,)]
     session.close()
+
+
+def test_nothing_is_printed_at_the_exit_of_a_process_that_froze_its_objects(tmp_path: Path) -> None:
+    program = f"""
+import gc
+from tsbench.targets.registry import get
+target = get("duckdb")
+target.connect("duckdb://{tmp_path}/x.db", target.schemas["columns"]).close()
+gc.collect()
+gc.freeze()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from tsbench.targets.sql_session import NamedColumns
     from tsbench.targets.target import Endpoint
 
+atexit.register(gc.collect)  # after the next line: else DuckDB's binding prints at the exit what nobody has freed
+atexit.register(gc.unfreeze)  # load processes freeze all that is there
 NAMESPACE = "tsbench"
 """The schema with our tables, which marks a file as ours."""
 
