@@ -15,7 +15,9 @@ from tsbench.cli.main import main
 from tsbench.errors import UserMistake
 from tsbench.measure.statistics import Bounds
 from tsbench.report.baseline import compared, expect_baseline, parse_relative
+from tsbench.report.cells import load_cells
 from tsbench.report.comparison import Comparison, compare, lines, pairs, ratio_text
+from tsbench.report.sides import side_of_runs
 from tsbench.results.manifest import Manifest
 from tsbench.results.rundir import COMPLETE, RunDir
 from tsbench.results.summary import SetSummary, Summary, Validity
@@ -34,7 +36,7 @@ def make_run(results: Path, cell: str, p99_ms: float, rate: float = 1_000.0, **c
     without = {name: value * (1 - known) for name, value in times.items()}
     figures = {"count": 5_000, "ok": 5_000, "ops_per_s": rate / 10, "points_per_s": rate}
     by_time = {"response_ns": times, "service_ns": times, "response_undelayed_ns": without}
-    op = op_figures(kind="write", **figures, **by_time)
+    op = op_figures(kind="write", **figures, **by_time, margins=changes.get("margins", {}))
     name, _, number = cell.partition("-round=")
     state = changes.get("validity", "valid")
     run.write_json("spec.json", {"id": cell, "scenario": "s", "target": {"name": name}})
@@ -68,6 +70,15 @@ def make_set(place: Path, sides: dict[str, float], rounds: int = 0, noise: float
             make_run(place, cell, p99_ms * level, 1_000 / level * p99_ms / p99_ms)
     SetSummary(scenario="s").write(place)
     return place
+
+
+def test_the_margin_of_a_time_that_lies_between_two_holds_both(tmp_path: Path) -> None:
+    for delayed, least_ms in ((0.0, 8.0), (0.3, 8.0 * 0.7)):
+        make_run(tmp_path / str(delayed), "a", 10.0, loop="open", delayed=delayed, margins={"p99": (8 * MS, 13 * MS)})
+        side = side_of_runs("a", None, load_cells(tmp_path / str(delayed)))
+        margin, (figure,) = side.margins["write_p99_ns"], side.figures["write_p99_ns"]
+        assert (margin.least, margin.most) == (pytest.approx(least_ms * MS, rel=0.01), 13 * MS)
+        assert margin.least < figure.least <= figure.most < margin.most
 
 
 def only(found: Comparison, figure: str = "write:p99") -> str:

@@ -199,7 +199,7 @@ def side_of_runs(name: str, at: float | None, cells: Sequence[Cell]) -> Side:
         {gate.gate: gate.text for gate in failed},
         tuple(sorted({gate.gate for gate in gates if gate.state == "undecided"})),
         any(not gate.built_in and gate.state != "not judged" for gate in gates),
-        _margins(kept[0]) if len(kept) == 1 else {},
+        _margins(kept[0], per_run[0]) if len(kept) == 1 else {},
         tuple(cell.round for cell in kept),
         frozenset(name for cell in kept for name, op in cell.ops.items() if op.kind == "query"),
         tuple(cell.overload for cell in kept if cell.overload is not None),
@@ -235,8 +235,11 @@ def _figures(cell: Cell) -> dict[str, Bounds]:
     return values | _cpu(cell)
 
 
-def _margins(cell: Cell) -> dict[str, Bounds]:
-    """Return by how much the figures of a run may be chance within it, as far as its window was long enough."""
+def _margins(cell: Cell, figures: Mapping[str, Bounds]) -> dict[str, Bounds]:
+    """Return by how much the figures of a run may be chance within it, as far as its window was long enough.
+
+    Of a time that lies between two both may be: the margin begins below the lower one.
+    """
     margins = {}
     for key in _FIGURES:
         metric = COMPARED[key]
@@ -244,7 +247,9 @@ def _margins(cell: Cell) -> dict[str, Bounds]:
         ops = part_of(cell.summary, place) if place else None
         name = metric.percentile or {"write_points_per_s": "points/s", "query_ops_per_s": "ops/s"}.get(key, "")
         if isinstance(ops, OpFigures) and name in ops.margins and (value := metric.value(cell)) is not None:
-            margins[key] = Bounds(value, *map(float, ops.margins[name]))
+            least, most = map(float, ops.margins[name])
+            below = figures[key].least / figures[key].most if key in figures else 1.0
+            margins[key] = Bounds(value, least * below, most)
     return margins
 
 
