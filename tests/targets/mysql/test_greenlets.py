@@ -55,7 +55,7 @@ asked = [gevent.spawn(ask, session, "SELECT SLEEP(0.5)") for session in sessions
 gevent.joinall(asked, raise_error=True)
 assert time.monotonic() - began >= 0.5 and len(ticks) > 20, len(ticks)
 session = sessions[0]
-for text, rows in (("SELECT seq FROM seq_1_to_100000", 100_000), ("SELECT SLEEP(0.01) FROM seq_1_to_50", 50)):
+for text, rows in (("SELECT seq FROM seq_1_to_500000", 500_000), ("SELECT SLEEP(0.01) FROM seq_1_to_50", 50)):
     ticks.clear()
     assert len(session.query(Statement(text), ("x",)).records) == rows
     assert len(ticks) > 3, (text, len(ticks))
