@@ -174,11 +174,11 @@ def _has_values(column: pl.Series) -> bool:
 def _without_words(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Return columns of numbers with null for words that say that one is lacking, or its unit; and these words."""
     words: dict[str, None] = {}
-    for name in [name for name, dtype in frame.schema.items() if dtype == pl.String]:
-        given = frame[name]
+    texts = [frame[name] for name, dtype in frame.schema.items() if dtype == pl.String]
+    for given in filter(recorded_files.are_mostly_numbers, texts):
         odd = given.filter(recorded_files.numbers(given, pl.Float64).is_null()).drop_nulls().to_list()
         is_unit = odd == [given[0]]  # a row of units below the names of columns
-        if odd and recorded_files.are_mostly_numbers(given) and (is_unit or all(map(_LACKING.fullmatch, odd))):
+        if odd and (is_unit or all(map(_LACKING.fullmatch, odd))):
             words |= dict.fromkeys(odd)
             frame = frame.with_columns(recorded_files.typed(given.set(given.is_in(odd), None)))
     return frame, (*words,)
